@@ -1,0 +1,47 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static _Atomic int shown = LOG_WARN;
+static const char *const names[] = {"quiet", "error", "warn", "info", "debug"};
+
+void log_set_level(enum log_level level)
+{
+    atomic_store_explicit(&shown, (int)level, memory_order_relaxed);
+}
+
+enum log_level log_get_level(void)
+{
+    return (enum log_level)atomic_load_explicit(&shown, memory_order_relaxed);
+}
+
+bool log_parse_level(const char *name, enum log_level *level)
+{
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        if (name && strcmp(name, names[i]) == 0) {
+            *level = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+    if (level > log_get_level()) return;
+    char line[1024];
+    int used = snprintf(line, sizeof line, "vrampool: %s%s", level < LOG_INFO ? names[level] : "",
+                        level < LOG_INFO ? ": " : "");
+    va_list args;
+    va_start(args, format);
+    used += vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
+    va_end(args);
+    if (used > (int)sizeof line - 2) used = (int)sizeof line - 2;
+    line[used++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line, (size_t)used); /* one write: lines never mix */
+    (void)written;
+}
