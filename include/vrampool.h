@@ -1,12 +1,13 @@
 /* vrampool: the memory of all cards of a machine, and its host memory, as one address space.
  *
- * Programs need none of this: `vrampool run -- PROGRAM` puts a pool under them unchanged. This header is for
- * programs that open a pool of their own, and for those that run under one and want to look or to advise
- * (vp_default).
+ * Programs need none of this: `vrampool run -- PROGRAM` puts a pool under them unchanged. This
+ * header is for programs that open a pool of their own, and for those that run under one and want
+ * to look or to advise (vp_default).
  *
- * Rules for all calls: sizes are bytes, times nanoseconds. Any thread may call anything but vp_close.
- * A vp_pool is owned by who opened it. Calls return a vp_status that must be looked at; where one fails, its
- * outputs are untouched and nothing has changed. Nothing here blocks on the device unless it says so. */
+ * Rules for all calls: sizes are bytes, times nanoseconds. Any thread may call anything but
+ * vp_close. A vp_pool is owned by who opened it. Calls return a vp_status that must be looked at;
+ * where one fails, its outputs are untouched and nothing has changed. Nothing here blocks on the
+ * device unless it says so. */
 #ifndef VRAMPOOL_H
 #define VRAMPOOL_H
 
@@ -50,7 +51,7 @@ typedef enum vp_status {
 #endif
 
 typedef struct vp_pool vp_pool;
-typedef uint64_t vp_addr;       /* an address in the pool; what a kernel dereferences */
+typedef uint64_t vp_addr;              /* an address in the pool; what a kernel dereferences */
 typedef struct CUstream_st *vp_stream; /* a CUDA stream of the program */
 
 enum { VP_MAX_PLACES = 32, VP_MAX_CARDS = 16 };
@@ -59,14 +60,14 @@ typedef enum vp_place_kind { VP_PLACE_CARD, VP_PLACE_HOST } vp_place_kind;
 
 /* Options of a pool; vp_options_init sets each to what `vrampool run` without options uses. */
 typedef struct vp_options {
-    uint32_t struct_size;    /* sizeof(vp_options), set by vp_options_init */
-    uint32_t compute_cards;  /* bit i: card i computes (its kernels use the pool) */
-    uint32_t lend_cards;     /* bit i: card i lends memory only; default: all that do not compute */
-    uint32_t always_mapped;  /* 1: absent chunks stay reachable where they are, whatever touched them */
-    uint32_t verify;         /* 0, 1: only what an operation may touch is mapped; 2: by parameters alone */
-    uint64_t hbm_bytes;      /* most that the pool holds on each card; 0: what is free, less headroom */
-    uint64_t host_bytes;     /* most that the pool holds in host memory; VP_DEFAULT_BYTES: 90 % of available */
-    uint64_t chunk_bytes;    /* 0: a card's share / 12, between 2 and 32 MiB */
+    uint32_t struct_size;   /* sizeof(vp_options), set by vp_options_init */
+    uint32_t compute_cards; /* bit i: card i computes (its kernels use the pool) */
+    uint32_t lend_cards;    /* bit i: card i lends memory only; default: all that do not compute */
+    uint32_t always_mapped; /* 1: absent chunks stay reachable where they are, whatever used them */
+    uint32_t verify;        /* 1: only what an operation may touch is mapped; 2: by parameters */
+    uint64_t hbm_bytes;     /* most that the pool holds on each card; 0: free less headroom */
+    uint64_t host_bytes;    /* the same for host memory; VP_DEFAULT_BYTES: 90 % of available */
+    uint64_t chunk_bytes;   /* 0: a card's share / 12, between 2 and 32 MiB */
     const char *driver_path; /* the driver library; NULL: search for it */
     const char *record_path; /* where to record a trace; NULL: nowhere */
 } vp_options;
@@ -127,12 +128,13 @@ VP_API const char *vp_status_text(vp_status status);
 
 VP_API void vp_options_init(vp_options *options);
 
-/* Opens a pool over this machine's cards. Initialises the driver and retains the primary context of each
- * card. VP_NOT_FOUND: no driver. VP_UNSUPPORTED: a card or the driver lacks what is needed (logged).
- * VP_NO_HOST_MEMORY: the host is too small for host_bytes. */
+/* Opens a pool over this machine's cards. Initialises the driver and retains the primary context of
+ * each card. VP_NOT_FOUND: no driver. VP_UNSUPPORTED: a card or the driver lacks what is needed
+ * (logged). VP_NO_HOST_MEMORY: the host is too small for host_bytes. */
 VP_API vp_status vp_open(const vp_options *options, vp_pool **pool) VP_MUST_USE;
 
-/* Waits for the device, then gives everything back. No other call may be running; addresses are dead. */
+/* Waits for the device, then gives everything back. No other call may be running; addresses are
+ * dead. */
 VP_API void vp_close(vp_pool *pool);
 
 /* The pool that this process runs under (`vrampool run`), or NULL. Not to be closed. */
@@ -140,28 +142,34 @@ VP_API vp_pool *vp_default(void);
 
 /* Allocates a block for card `card`. It is mapped when an operation first uses it.
  * VP_QUOTA: more than the pool has left; the log says what is where and what would help. */
-VP_API vp_status vp_alloc(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *address) VP_MUST_USE;
+VP_API vp_status vp_alloc(vp_pool *pool, unsigned card, uint64_t bytes,
+                          vp_addr *address) VP_MUST_USE;
 
-/* Frees a block at once; work still queued on it may finish. VP_NOT_FOUND: not the start of a block. */
+/* Frees a block at once; work still queued on it may finish. VP_NOT_FOUND: not the start of a
+ * block. */
 VP_API vp_status vp_free(vp_pool *pool, vp_addr address) VP_MUST_USE;
 
-/* Brackets work that the pool cannot see (without the shim): after vp_use_begin, work on `stream` may touch the
- * blocks at the given addresses; vp_use_end is called once that work has been queued. Blocks the caller
- * while chunks are on the move. Opaque, on the caller's stack; ends with the same thread. */
+/* Brackets work that the pool cannot see (without the shim): after vp_use_begin, work on `stream`
+ * may touch the blocks at the given addresses; vp_use_end is called once that work has been queued.
+ * Blocks the caller while chunks are on the move. Opaque, on the caller's stack; ends with the same
+ * thread. */
 typedef struct vp_use {
     uint64_t opaque[16];
 } vp_use;
-VP_API vp_status vp_use_begin(vp_pool *pool, vp_stream stream, const vp_addr *addresses, size_t count,
-                              vp_use *use) VP_MUST_USE;
+VP_API vp_status vp_use_begin(vp_pool *pool, vp_stream stream, const vp_addr *addresses,
+                              size_t count, vp_use *use) VP_MUST_USE;
 VP_API void vp_use_end(vp_pool *pool, vp_use *use);
 
-/* Asks for [address, address + bytes) to be brought to `place`, when that is free of cost. Returns at once. */
-VP_API vp_status vp_prefetch(vp_pool *pool, vp_addr address, uint64_t bytes, unsigned place) VP_MUST_USE;
+/* Asks for [address, address + bytes) to be brought to `place`, when that is free of cost. Returns
+ * at once. */
+VP_API vp_status vp_prefetch(vp_pool *pool, vp_addr address, uint64_t bytes,
+                             unsigned place) VP_MUST_USE;
 VP_API vp_status vp_advise(vp_pool *pool, vp_addr address, uint64_t bytes, vp_advice advice,
                            unsigned place) VP_MUST_USE;
 
-/* Notes of an allocator above, which cuts segments into blocks: this block lives now; this one is dead, its
- * data worth nothing, once the work queued so far is done. Callable under the allocator's lock. */
+/* Notes of an allocator above, which cuts segments into blocks: this block lives now; this one is
+ * dead, its data worth nothing, once the work queued so far is done. Callable under the allocator's
+ * lock. */
 VP_API void vp_note_alive(vp_pool *pool, vp_addr address, uint64_t bytes);
 VP_API void vp_note_dead(vp_pool *pool, vp_addr address, uint64_t bytes);
 

@@ -1,4 +1,5 @@
-/* The real clock. Only the edge (threads, driver, tools) reads it: what decides is given the time. */
+/* The real clock. Only the edge (threads, driver, tools) reads it; what decides is given the time.
+ */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

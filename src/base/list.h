@@ -1,4 +1,5 @@
-/* Intrusive doubly linked list. A head is a node that points to itself; a node out of any list too. */
+/* Intrusive doubly linked list. A head is a node that points to itself; so does a node
+ * out of any list. */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
 
@@ -45,9 +46,10 @@ static inline void list_push_front(struct list *head, struct list *node)
     list_insert_before(head->next, node);
 }
 
-#define list_entry(node, type, member) ((type *)(void *)((char *)(node) - offsetof(type, member)))
+#define list_entry(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
-#define list_each(node, head) for (struct list *node = (head)->next; node != (head); node = node->next)
+#define list_each(node, head)                                                                      \
+    for (struct list *node = (head)->next; node != (head); node = node->next)
 
 /* The same when the body may remove the node it stands on. */
 #define list_each_safe(node, head)                                                                 \

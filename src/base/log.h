@@ -1,5 +1,6 @@
-/* The log: lines on stderr that start with `vrampool:`. Whoever first knows the cause of a failure logs
- * it, once, with numbers. Never stdout: that belongs to the program we live in. Safe from any thread. */
+/* The log: lines on stderr that start with `vrampool:`. Whoever first knows the cause of a failure
+ * logs it, once, with numbers. Never stdout: that belongs to the program we live in. Safe from any
+ * thread. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 

@@ -1,4 +1,5 @@
-/* A small seeded generator (splitmix64, Steele, Lea and Flood 2014): same seed, same sequence, everywhere. */
+/* A small seeded generator (splitmix64, Steele, Lea and Flood 2014): same seed, same sequence,
+ * everywhere. */
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H
 

@@ -26,7 +26,8 @@ bool units_parse_size(const char *text, uint64_t *bytes)
     if (*end == '.') {
         if (!isdigit((unsigned char)end[1])) return false;
         double scale = 0.1;
-        for (end++; isdigit((unsigned char)*end); end++, scale /= 10) fraction += (*end - '0') * scale;
+        for (end++; isdigit((unsigned char)*end); end++, scale /= 10)
+            fraction += (*end - '0') * scale;
     }
     unsigned shift;
     if (!unit_shift(end, &shift)) return false;

@@ -13,7 +13,7 @@
 
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_S  UINT64_C(1000000000)
 
 /* Reads a size: digits, an optional fraction, an optional unit K M G T (with or without B or iB).
  * False, and *bytes untouched, when the text is anything else or does not fit 63 bits. */

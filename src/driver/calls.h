@@ -1,5 +1,5 @@
-/* The driver calls that vrampool makes itself, one list: X(need, symbol, arguments). The symbol is the
- * one the library exports (so `cuMemAlloc_v2`, not the `cuMemAlloc` of the header). `need` is
+/* The driver calls that vrampool makes itself, one list: X(need, symbol, arguments). The symbol is
+ * the one the library exports (so `cuMemAlloc_v2`, not the `cuMemAlloc` of the header). `need` is
  * REQUIRED where the pool cannot work without it, OPTIONAL where the field may be NULL.
  * Calls that only programs make are not here: the shim passes them on without knowing them. */
 #ifndef DRIVER_CALLS_H

@@ -1,7 +1,8 @@
 /* driver: the CUDA driver as a table of function pointers, loaded at run time.
  *
- * The table is filled from the real library or from the emulator's, which exports the same symbols; nothing
- * above this part knows which. It never changes after loading, so any thread may read it. */
+ * The table is filled from the real library or from the emulator's, which exports the same symbols;
+ * nothing above this part knows which. It never changes after loading, so any thread may read it.
+ */
 #ifndef DRIVER_DRIVER_H
 #define DRIVER_DRIVER_H
 
@@ -20,12 +21,13 @@ struct driver {
 };
 
 /* Loads the library at `path` (an absolute path) and fills the table.
- * VP_NOT_FOUND: no such library, or it lacks a required call (then it is older than driver 550); logged. */
+ * VP_NOT_FOUND: no such library, or it lacks a required call (then it is older than driver 550);
+ * logged. */
 vp_status driver_load(struct driver *driver, const char *path);
 
-/* Finds the real libcuda.so.1: $VRAMPOOL_DRIVER, the loader's cache, LD_LIBRARY_PATH, the usual folders.
- * Never returns the file `self` (the shim's own path; may be NULL), nor a copy of the shim elsewhere.
- * Writes an absolute path. VP_NOT_FOUND: none; the log names the places searched. */
+/* Finds the real libcuda.so.1: $VRAMPOOL_DRIVER, the loader's cache, LD_LIBRARY_PATH, the usual
+ * folders. Never returns the file `self` (the shim's own path; may be NULL), nor a copy of the shim
+ * elsewhere. Writes an absolute path. VP_NOT_FOUND: none; the log names the places searched. */
 vp_status driver_find(const char *self, char *path, size_t path_size);
 
 /* The error's name, such as CUDA_ERROR_OUT_OF_MEMORY; never NULL. */

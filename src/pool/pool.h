@@ -1,8 +1,8 @@
 /* pool: everything put together. What the shim, and vrampool.h, call.
  *
- * One operation (a launch, a copy, a memset) goes: pool_op_begin, then pool_op_touch* for all that it may
- * touch, then pool_op_enter, which returns when the operation may go to the driver; then the driver call; then
- * pool_op_leave. Between enter and leave the touched chunks stay where they are.
+ * One operation (a launch, a copy, a memset) goes: pool_op_begin, then pool_op_touch* for all that
+ * it may touch, then pool_op_enter, which returns when the operation may go to the driver; then the
+ * driver call; then pool_op_leave. Between enter and leave the touched chunks stay where they are.
  *
  *     struct pool_op op;
  *     pool_op_begin(&op, pool, POOL_COPY, stream, "cuMemcpyDtoDAsync_v2");
@@ -33,24 +33,25 @@ struct pool_touch {
 struct pool_op {
     vp_pool *pool;
     enum pool_op_kind kind;
-    CUstream stream;        /* CU_STREAM_PER_THREAD for NULL in a per-thread-default-stream call */
-    const char *name;       /* of the copy or memset; a kernel's name is looked up when needed */
-    void *function;         /* the CUfunction or CUkernel, NULL otherwise */
+    CUstream stream;  /* CU_STREAM_PER_THREAD for NULL in a per-thread-default-stream call */
+    const char *name; /* of the copy or memset; a kernel's name is looked up when needed */
+    void *function;   /* the CUfunction or CUkernel, NULL otherwise */
     struct param_function *known; /* what is known of the function */
-    uint32_t count, room;   /* touches */
+    uint32_t count, room;         /* touches */
     uint32_t stream_slot;
-    uint64_t sequence;      /* place in its stream; 0: touches nothing in the pool */
+    uint64_t sequence; /* place in its stream; 0: touches nothing in the pool */
     uint64_t started_ns;
-    bool unclear;           /* may touch anything: runs alone */
+    bool unclear; /* may touch anything: runs alone */
     bool capturing;
     bool entered;
     struct pool_touch *touches;
     struct pool_touch inline_touches[POOL_OP_TOUCHES];
 };
 
-/* Opens a pool over a loaded driver table that outlives it. The calling thread has called cuInit; contexts of
- * the cards are retained as needed. Otherwise like vp_open. */
-vp_status pool_open(const struct driver *driver, const vp_options *options, vp_pool **pool) VP_MUST_USE;
+/* Opens a pool over a loaded driver table that outlives it. The calling thread has called cuInit;
+ * contexts of the cards are retained as needed. Otherwise like vp_open. */
+vp_status pool_open(const struct driver *driver, const vp_options *options,
+                    vp_pool **pool) VP_MUST_USE;
 
 void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CUstream stream,
                    const char *name);
@@ -59,29 +60,34 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
 void pool_op_touch(struct pool_op *op, CUdeviceptr address);
 void pool_op_touch_range(struct pool_op *op, CUdeviceptr address, uint64_t bytes);
 
-/* A kernel: finds the function's parameter layout and touches whatever its parameters, or the buffer in
- * `extra`, name. Reads the parameter memory, which the program must have given right, as for the driver. */
+/* A kernel: finds the function's parameter layout and touches whatever its parameters, or the
+ * buffer in `extra`, name. Reads the parameter memory, which the program must have given right, as
+ * for the driver. */
 void pool_op_touch_params(struct pool_op *op, void *function, void **params, void **extra);
 
-/* A copy from host memory: looks through the bytes for pool addresses that the destination will then hold. */
+/* A copy from host memory: looks through the bytes for pool addresses that the destination will
+ * then hold. */
 void pool_op_scan_host(struct pool_op *op, CUdeviceptr to, const void *from, uint64_t bytes);
 
 /* Nothing is known about what the operation may touch: it runs with no move in flight. */
 void pool_op_touch_anything(struct pool_op *op);
 
-/* Waits until the operation may be handed to the driver. CUDA_ERROR_OUT_OF_MEMORY where what it needs cannot be
- * made reachable (logged with numbers); the caller then returns that error and still calls pool_op_leave. */
+/* Waits until the operation may be handed to the driver. CUDA_ERROR_OUT_OF_MEMORY where what it
+ * needs cannot be made reachable (logged with numbers); the caller then returns that error and
+ * still calls pool_op_leave. */
 CUresult pool_op_enter(struct pool_op *op);
 
 /* The driver call has returned `result`; returns what the program is to be told. */
 CUresult pool_op_leave(struct pool_op *op, CUresult result);
 
-/* Memory calls as the program makes them; errors are the driver's. pool_mem_free and pool_mem_range return
- * CUDA_ERROR_NOT_FOUND where the address is not the pool's: then it is the driver's business. */
+/* Memory calls as the program makes them; errors are the driver's. pool_mem_free and pool_mem_range
+ * return CUDA_ERROR_NOT_FOUND where the address is not the pool's: then it is the driver's
+ * business. */
 CUresult pool_mem_alloc(vp_pool *pool, CUdeviceptr *address, size_t bytes);
 CUresult pool_mem_free(vp_pool *pool, CUdeviceptr address);
 CUresult pool_mem_info(vp_pool *pool, size_t *free_bytes, size_t *total_bytes);
-CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, size_t *bytes, unsigned *card);
+CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, size_t *bytes,
+                        unsigned *card);
 bool pool_owns(const vp_pool *pool, CUdeviceptr address);
 uint64_t pool_card_bytes(const vp_pool *pool, unsigned card); /* what cuDeviceTotalMem is to say */
 
