@@ -1,0 +1,129 @@
+#include "base/env.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/units.h"
+
+static const struct {
+    const char *name, *form, *text;
+} variables[] = {
+#define ROW(id, name, form, text) {name, form, text},
+    ENV_VARIABLES(ROW)
+#undef ROW
+};
+
+const char *env_name(enum env_variable variable)
+{
+    return variables[variable].name;
+}
+
+const char *env_form(enum env_variable variable)
+{
+    return variables[variable].form;
+}
+
+const char *env_text(enum env_variable variable)
+{
+    return variables[variable].text;
+}
+
+const char *env_get(enum env_variable variable)
+{
+    const char *value = getenv(variables[variable].name);
+    return value && *value ? value : NULL;
+}
+
+static bool wrong(enum env_variable variable, const char *value)
+{
+    log_error("%s=%s is not understood; it takes %s: %s", variables[variable].name, value,
+              variables[variable].form, variables[variable].text);
+    return false;
+}
+
+bool env_get_flag(enum env_variable variable, bool *flag)
+{
+    const char *value = env_get(variable);
+    if (!value) return true;
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0) return wrong(variable, value);
+    *flag = *value == '1';
+    return true;
+}
+
+/* One `N` or `N-M`; moves *at behind it. */
+static bool take_range(const char **at, uint32_t *cards)
+{
+    unsigned long bounds[2];
+    for (unsigned i = 0; i < 2; i++) {
+        char *end;
+        if (!isdigit((unsigned char)**at)) return false;
+        bounds[i] = strtoul(*at, &end, 10);
+        if (bounds[i] >= VP_MAX_CARDS) return false;
+        *at = end;
+        if (i == 0 && **at != '-') bounds[++i] = bounds[0];
+        if (i == 0) (*at)++;
+    }
+    if (bounds[0] > bounds[1]) return false;
+    for (unsigned long card = bounds[0]; card <= bounds[1]; card++) *cards |= UINT32_C(1) << card;
+    return true;
+}
+
+bool env_parse_cards(const char *text, uint32_t *cards)
+{
+    uint32_t read = 0;
+    if (strcmp(text, "all") == 0) {
+        read = UINT32_MAX;
+    } else if (strcmp(text, "none") != 0) {
+        if (!take_range(&text, &read)) return false;
+        while (*text) {
+            if (*text++ != ',' || !take_range(&text, &read)) return false;
+        }
+    }
+    *cards = read;
+    return true;
+}
+
+static bool read_size(enum env_variable variable, uint64_t *bytes)
+{
+    const char *value = env_get(variable);
+    return !value || units_parse_size(value, bytes) || wrong(variable, value);
+}
+
+static bool read_cards(enum env_variable variable, uint32_t *cards)
+{
+    const char *value = env_get(variable);
+    return !value || env_parse_cards(value, cards) || wrong(variable, value);
+}
+
+static bool read_flag(enum env_variable variable, uint32_t *number)
+{
+    bool flag = *number != 0;
+    if (!env_get_flag(variable, &flag)) return false;
+    *number = flag;
+    return true;
+}
+
+static bool read_verify(uint32_t *verify)
+{
+    const char *value = env_get(ENV_VERIFY);
+    if (!value || strcmp(value, "params") != 0) return read_flag(ENV_VERIFY, verify);
+    *verify = 2;
+    return true;
+}
+
+vp_status env_read_options(vp_options *options)
+{
+    vp_options read = *options;
+    if (env_get(ENV_DRIVER)) read.driver_path = env_get(ENV_DRIVER);
+    if (env_get(ENV_RECORD)) read.record_path = env_get(ENV_RECORD);
+    bool fine = read_size(ENV_HBM, &read.hbm_bytes) && read_size(ENV_HOST, &read.host_bytes) &&
+                read_size(ENV_CHUNK, &read.chunk_bytes) &&
+                read_cards(ENV_COMPUTE, &read.compute_cards) &&
+                read_cards(ENV_LEND, &read.lend_cards) && read_verify(&read.verify) &&
+                read_flag(ENV_ALWAYS_MAPPED, &read.always_mapped);
+    if (!fine) return VP_INVALID;
+    *options = read;
+    return VP_OK;
+}

@@ -1,0 +1,60 @@
+/* The environment through which `vrampool run` hands its options to the library in the program.
+ *
+ * One list: X(id, variable, form of the value, what it is). The option of the same name sets each;
+ * set by hand they are defaults that options override. Values are checked where they are read: a
+ * wrong one is an error, never ignored. */
+#ifndef BASE_ENV_H
+#define BASE_ENV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vrampool.h"
+
+/* clang-format off */
+#define ENV_VARIABLES(X) \
+    X(SWITCH, "VRAMPOOL", "0 or 1", "0 passes every call straight to the driver (kill switch)") \
+    X(HBM, "VRAMPOOL_HBM", "SIZE", "most that the pool holds on each card") \
+    X(HOST, "VRAMPOOL_HOST", "SIZE", "most that the pool holds in host memory") \
+    X(COMPUTE, "VRAMPOOL_COMPUTE", "LIST", "cards that the program sees") \
+    X(LEND, "VRAMPOOL_LEND", "LIST", "cards that only lend their memory") \
+    X(EMULATE, "VRAMPOOL_EMULATE", "MACHINE", "what the emulated driver behaves like, as text") \
+    X(NO_POOL, "VRAMPOOL_NO_POOL", "0 or 1", "1 passes every call on: the program without a pool") \
+    X(RECORD, "VRAMPOOL_RECORD", "FILE", "where to record a trace") \
+    X(VERIFY, "VRAMPOOL_VERIFY", "1 or params", "map only what each operation may touch") \
+    X(ALWAYS_MAPPED, "VRAMPOOL_ALWAYS_MAPPED", "0 or 1", "1 keeps absent chunks mapped where they are") \
+    X(REPORT, "VRAMPOOL_REPORT", "FILE", "where to write the report at exit; - is stderr") \
+    X(LOG, "VRAMPOOL_LOG", "LEVEL", "quiet, error, warn, info or debug") \
+    X(CHUNK, "VRAMPOOL_CHUNK", "SIZE", "size of the pieces that move; default from the card's size") \
+    X(DRIVER, "VRAMPOOL_DRIVER", "FILE", "the driver library, real or emulated") \
+    X(PYTHON_DIR, "VRAMPOOL_PYTHON_DIR", "FOLDER", "where the PyTorch listener's sources are")
+/* clang-format on */
+
+enum env_variable {
+#define ENV_ENUM(id, name, form, text) ENV_##id,
+    ENV_VARIABLES(ENV_ENUM)
+#undef ENV_ENUM
+        ENV_COUNT
+};
+
+/* The variable's name, the form of its value, and the sentence about it. */
+const char *env_name(enum env_variable variable);
+const char *env_form(enum env_variable variable);
+const char *env_text(enum env_variable variable);
+
+/* Its value; NULL when it is not set, or empty. The environment owns it. */
+const char *env_get(enum env_variable variable);
+
+/* Reads `0`, `1`; *flag is untouched when the variable is not set. False, and logged: anything
+ * else. */
+bool env_get_flag(enum env_variable variable, bool *flag);
+
+/* Reads a list of cards such as `0,2-3`, `all` (every bit) or `none`. False: anything else. */
+bool env_parse_cards(const char *text, uint32_t *cards);
+
+/* Overwrites in *options what the environment sets: limits, cards, chunk, verify, always-mapped,
+ * paths (which then belong to the environment). VP_INVALID, logged with the variable's name: a
+ * value is wrong. */
+vp_status env_read_options(vp_options *options) VP_MUST_USE;
+
+#endif
