@@ -25,10 +25,16 @@ struct driver {
  * logged. */
 vp_status driver_load(struct driver *driver, const char *path);
 
-/* Finds the real libcuda.so.1: $VRAMPOOL_DRIVER, the loader's cache, LD_LIBRARY_PATH, the usual
- * folders. Never returns the file `self` (the shim's own path; may be NULL), nor a copy of the shim
- * elsewhere. Writes an absolute path. VP_NOT_FOUND: none; the log names the places searched. */
-vp_status driver_find(const char *self, char *path, size_t path_size);
+/* Finds the real libcuda.so.1: $VRAMPOOL_DRIVER, then as the loader would: LD_LIBRARY_PATH, the
+ * loader's cache, the usual folders. Never returns the file `self` (the shim's own path; may be
+ * NULL), nor a copy of the shim elsewhere: those carry a note of the name DRIVER_SHIM_NOTE.
+ * Writes an absolute path. VP_NOT_FOUND: none; the log names the places searched. */
+#define DRIVER_SHIM_NOTE "vrampool-shim"
+vp_status driver_find(const char *self, char *path, size_t path_size) VP_MUST_USE;
+
+/* The same with `root` before every path but $VRAMPOOL_DRIVER, for tests. */
+vp_status driver_find_under(const char *root, const char *self, char *path,
+                            size_t path_size) VP_MUST_USE;
 
 /* The error's name, such as CUDA_ERROR_OUT_OF_MEMORY; never NULL. */
 const char *driver_error_name(const struct driver *driver, CUresult error);
