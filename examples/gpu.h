@@ -31,8 +31,8 @@ typedef struct gpu_function_t *gpu_function; /* CUfunction */
     X(cuMemcpyHtoD_v2, (gpu_address to, const void *from, size_t bytes)) \
     X(cuMemcpyDtoH_v2, (void *to, gpu_address from, size_t bytes)) \
     X(cuLaunchKernel, (gpu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, \
-                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
-                       void *stream, void **params, void **extra))
+                       unsigned block_x, unsigned block_y, unsigned block_z, \
+                       unsigned shared_bytes, void *stream, void **params, void **extra))
 /* clang-format on */
 
 struct gpu {

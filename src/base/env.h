@@ -27,7 +27,8 @@
     X(LOG, "VRAMPOOL_LOG", "LEVEL", "quiet, error, warn, info or debug") \
     X(CHUNK, "VRAMPOOL_CHUNK", "SIZE", "size of the pieces that move; default from the card's size") \
     X(DRIVER, "VRAMPOOL_DRIVER", "FILE", "the driver library, real or emulated") \
-    X(PYTHON_DIR, "VRAMPOOL_PYTHON_DIR", "FOLDER", "where the PyTorch listener's sources are")
+    X(PYTHON_DIR, "VRAMPOOL_PYTHON_DIR", "FOLDER", "where the PyTorch listener's sources are") \
+    X(LISTENER, "VRAMPOOL_LISTENER", "0 or 1", "0: PyTorch asks the driver for each tensor instead")
 /* clang-format on */
 
 enum env_variable {
