@@ -1,0 +1,21 @@
+/* The program that we are about to become: its environment, and the exec. */
+#ifndef CLI_PROGRAM_H
+#define CLI_PROGRAM_H
+
+#include "install.h"
+#include "vrampool.h"
+
+/* Adds the preloaded library to LD_PRELOAD, behind what is there already.
+ * VP_UNSUPPORTED, logged: its path has a blank or a colon, which the loader takes for a separator.
+ */
+vp_status program_preload(const char *shim) VP_MUST_USE;
+
+/* What PyTorch needs: large tensors in segments of their own, and our hook on PYTHONPATH. What the
+ * user set stays as it is. */
+void program_prepare_pytorch(const struct install *install);
+
+/* Replaces this process by the program, found along PATH. Returns only on failure, with the exit
+ * status that a shell gives for it; the reason is on stderr. */
+int program_exec(char **argv);
+
+#endif
