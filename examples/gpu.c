@@ -9,9 +9,9 @@ enum { ERROR_OUT_OF_MEMORY = 2, THREADS_PER_BLOCK = 128 };
 
 #define MIB ((double)(1 << 20))
 
-static void load_calls(struct gpu *gpu)
+static void load_calls(struct gpu *gpu, const char *path)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    void *library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW);
     if (!library) {
         fprintf(stderr, "%s: no CUDA driver: %s\n", gpu->program, dlerror());
         exit(1);
@@ -26,10 +26,10 @@ static void load_calls(struct gpu *gpu)
 #undef GPU_LOAD
 }
 
-void gpu_open(struct gpu *gpu, const char *program)
+void gpu_open(struct gpu *gpu, const char *program, const char *path)
 {
     *gpu = (struct gpu){.program = program};
-    load_calls(gpu);
+    load_calls(gpu, path);
     int device = 0;
     void *context = NULL;
     gpu_check(gpu, gpu->cuInit(0), "cuInit");

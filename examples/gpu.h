@@ -44,8 +44,9 @@ struct gpu {
     size_t allocated_bytes; /* in live blocks from gpu_alloc */
 };
 
-/* Loads the driver and makes the first card's context current. */
-void gpu_open(struct gpu *gpu, const char *program);
+/* Loads the driver from `path` (NULL: libcuda.so.1, as the loader finds it) and makes the first
+ * card's context current. */
+void gpu_open(struct gpu *gpu, const char *program, const char *path);
 
 /* Ends the program when a driver call has failed; `what` says what was tried. */
 void gpu_check(const struct gpu *gpu, int error, const char *what);

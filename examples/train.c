@@ -27,8 +27,9 @@ extern const char train_ptx[];
 /* X(kernel); see train_kernels.cu. */
 #define KERNELS(X)                                                                                 \
     X(linear_forward)                                                                              \
-    X(linear_backward_input) X(linear_backward_weight) X(norm_forward) X(norm_backward)            \
-        X(gelu_forward) X(gelu_backward) X(softmax_loss) X(adamw)
+    X(linear_backward_input)                                                                       \
+    X(linear_backward_weight) X(norm_forward) X(norm_backward) X(gelu_forward) X(gelu_backward)    \
+        X(softmax_loss) X(adamw)
 
 /* A trained array with all that AdamW keeps beside it. */
 struct parameter {
@@ -333,7 +334,7 @@ int main(int count, char **words)
         return 2;
     }
     static struct trainer trainer;
-    gpu_open(&trainer.gpu, "train");
+    gpu_open(&trainer.gpu, "train", NULL);
     if (options.leave_bytes) gpu_take_rest(&trainer.gpu, options.leave_bytes);
     gpu_load_kernels(&trainer.gpu, train_ptx);
 #define KERNEL_LOAD(name) trainer.name = gpu_kernel(&trainer.gpu, #name);

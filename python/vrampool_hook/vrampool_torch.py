@@ -91,21 +91,25 @@ def backend(torch):
 
 
 def configure(torch):
-    """Adds our settings to the user's. Expandable segments are turned off: PyTorch maps them
-    itself, past the pool, and the pool makes them unnecessary."""
-    given = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    settings = [given] if given else []
-    if "max_split_size_mb" not in given:
-        settings.append(SPLIT)
-    if "expandable_segments:true" in given.lower().replace(" ", ""):
-        settings.append("expandable_segments:False")
+    """Adds what the pool needs to the user's settings. Expandable segments are turned off: PyTorch
+    maps them itself, past the pool, and the pool makes them unnecessary."""
+    variables = (os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
+    given = list(dict.fromkeys(value for value in variables if value))
+    added = []
+    if "max_split_size_mb" not in "".join(given):
+        added.append(SPLIT)
+    if "expandable_segments:true" in "".join(given).lower().replace(" ", ""):
+        added.append("expandable_segments:False")
         log("info", "PyTorch: expandable segments are turned off, the pool does their work")
+    if not added:
+        return
+    settings = ",".join(given + added)
     set_settings = (getattr(torch._C, "_accelerator_setAllocatorSettings", None)
                     or getattr(torch._C, "_cuda_cudaCachingAllocator_set_allocator_settings", None))
     try:
-        set_settings(",".join(settings))
+        set_settings(settings)
     except Exception as error:
-        log("warn", f"PyTorch: its allocator did not take {','.join(settings)} ({error!r});"
+        log("warn", f"PyTorch: its allocator did not take the settings {settings} ({error!r});"
                     " tensors may share segments and move less well")
 
 

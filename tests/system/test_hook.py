@@ -316,15 +316,15 @@ class WithTorch(Case):
         self.assertEqual(self.lines(self.notes_path), [])
 
     def test_settings(self):
-        for given, expected in (
-                (None, "max_split_size_mb:21"),
-                ("max_split_size_mb:64", "max_split_size_mb:64"),
-                ("garbage_collection_threshold:0.8",
-                 "garbage_collection_threshold:0.8,max_split_size_mb:21"),
-                ("expandable_segments:True",
-                 "expandable_segments:True,max_split_size_mb:21,expandable_segments:False")):
+        split, off = "max_split_size_mb:21", "expandable_segments:False"
+        for old, new, expected in (
+                (None, None, split),
+                ("max_split_size_mb:64", None, "None"),  # torch has read it itself
+                ("backend:native", None, "backend:native," + split),
+                ("expandable_segments:True", None, f"expandable_segments:True,{split},{off}"),
+                ("expandable_segments:True", split, f"{split},expandable_segments:True,{off}")):
             out, err = self.run_python("import torch; torch.cuda.init(); print(torch._C.settings)",
-                                       PYTORCH_CUDA_ALLOC_CONF=given)
+                                       PYTORCH_CUDA_ALLOC_CONF=old, PYTORCH_ALLOC_CONF=new)
             self.assertEqual((out, err), (expected, ""))
 
 
