@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""One training job, plain PyTorch: a GPT of 1.41 G parameters (d 2048, 24 layers, batch 8 x 1024),
+fp32 under bf16 autocast, AdamW. It needs 35.9 GiB. It knows nothing of vrampool; the figures that
+it prints are compared between runs with and without it.
+
+Each step is timed in two parts, with the device idle in between: forward and backward, optimizer.
+At the end come fingerprints of the parameters, gradients, optimizer state and random generators."""
+import argparse
+import ctypes
+import json
+import os
+import re
+import sys
+import time
+
+HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include/vrampool.h")
+VOCABULARY = 50304
+HEAD_WIDTH = 128
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--d", type=int, default=2048, help="width")
+    add("--L", type=int, default=24, help="layers")
+    add("--B", type=int, default=8, help="sequences in a batch")
+    add("--S", type=int, default=1024, help="tokens in a sequence")
+    add("--steps", type=int, default=10)
+    add("--opt", choices=["fused", "foreach", "single"], default="fused", help="kind of AdamW")
+    add("--ckpt", type=int, default=0, help="1: recompute activations in the backward pass")
+    add("--deterministic", type=int, default=0, help="1: only algorithms that repeat exactly")
+    add("--hash", type=int, default=1, help="0: no fingerprints at the end")
+    add("--stats", type=int, default=0, help="1: the pool's counters of each step, on stderr")
+    add("--json", help="also write the results to this file")
+    return parser.parse_args()
+
+
+args = parse()
+if args.deterministic:
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch  # noqa: E402 (the setting above comes first)
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def attention(self, x):
+        batch, tokens, width = x.shape
+        parts = self.qkv(x).view(batch, tokens, 3, width // HEAD_WIDTH, HEAD_WIDTH)
+        q, k, v = parts.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self, width, layers, tokens):
+        super().__init__()
+        self.token = nn.Embedding(VOCABULARY, width)
+        self.position = nn.Embedding(tokens, width)
+        self.layers = nn.ModuleList(Layer(width) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, VOCABULARY, bias=False)
+
+    def forward(self, tokens, targets):
+        x = self.token(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if args.ckpt else layer(x)
+        return F.cross_entropy(self.head(self.norm(x)).view(-1, VOCABULARY), targets.view(-1))
+
+
+def fingerprint(tensors):
+    """64 bits that depend on every bit of every tensor and on their order; integers, so exact."""
+    result = 0
+    for tensor in tensors:
+        words = tensor.detach().reshape(-1)
+        words = words.view(torch.uint8 if words.element_size() < 4 else torch.int32)
+        for part in words.split(1 << 24):
+            weights = torch.arange(1, 2 * part.numel(), 2, device=part.device, dtype=torch.int64)
+            total = int((part.to(torch.int64) * weights).sum())
+            result = (result * 1000003 + total) % (1 << 64)
+    return f"{result:016x}"
+
+
+def pool_counters():
+    """The pool's counters where there is a pool, else None; their names are those of the header."""
+    process = ctypes.CDLL(None)
+    if not hasattr(process, "vp_stats_read"):
+        return None
+    process.vp_default.restype = ctypes.c_void_p
+    pool = process.vp_default()
+    with open(HEADER, encoding="utf-8") as file:
+        listed = file.read().split("#define VP_STATS(X)")[1].split("typedef struct")[0]
+    names = re.findall(r'X\((\w+), "', listed)
+    values = (ctypes.c_uint64 * len(names))()
+    if pool:
+        process.vp_stats_read(ctypes.c_void_p(pool), values)
+    return dict(zip(names, values))
+
+
+class Counters:
+    """Prints what the pool counted since the last call."""
+
+    def __init__(self):
+        self.before = pool_counters() if args.stats else None
+
+    def print(self, step):
+        if self.before is None:
+            return
+        now = pool_counters()
+        print(f"step {step}:", " ".join(f"{name}={now[name] - self.before[name]}" for name in now
+                                        if now[name] != self.before[name]), file=sys.stderr)
+        self.before = now
+
+
+def train(model, optimizer, tokens):
+    """Returns the seconds of each step, of the optimizer in it, and the losses."""
+    seconds, optimizer_seconds, losses = [], [], []
+    counters = Counters()
+    for step in range(args.steps):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = model(tokens, tokens)
+        loss.backward()
+        torch.cuda.synchronize()
+        middle = time.perf_counter()
+        optimizer.step()
+        if step + 1 < args.steps:  # the last gradients are kept for their fingerprint
+            optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        end = time.perf_counter()
+        seconds.append(end - start)
+        optimizer_seconds.append(end - middle)
+        losses.append(loss.detach().clone())
+        counters.print(step)
+    return seconds, optimizer_seconds, [float(loss) for loss in losses]
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def main():
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    if args.deterministic:
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False
+    started = time.perf_counter()
+    with torch.device("cuda"):
+        model = GPT(args.d, args.L, args.S)
+    kinds = {"fused": {"fused": True}, "foreach": {"foreach": True}, "single": {"foreach": False}}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **kinds[args.opt])
+    tokens = torch.randint(0, VOCABULARY, (args.B, args.S), device="cuda")
+    torch.cuda.synchronize()
+    ready = time.perf_counter()
+    seconds, optimizer_seconds, losses = train(model, optimizer, tokens)
+    warm = min(5, len(seconds) // 2)
+    result = {
+        "options": vars(args),
+        "torch": torch.__version__,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "start_s": round(ready - started, 3),
+        "step_s": [round(value, 4) for value in seconds],
+        "optimizer_s": [round(value, 4) for value in optimizer_seconds],
+        "median_s": round(median(seconds[warm:]), 4),
+        "median_optimizer_s": round(median(optimizer_seconds[warm:]), 4),
+        "losses": [loss.hex() for loss in losses],
+        "torch_peak_bytes": torch.cuda.max_memory_allocated(),  # 0 where torch does not cache
+    }
+    if args.hash:
+        parameters = list(model.parameters())
+        states = [state[name] for state in optimizer.state.values() for name in sorted(state)
+                  if torch.is_tensor(state[name]) and state[name].is_cuda]
+        result["hashes"] = {
+            "parameters": fingerprint(parameters),
+            "gradients": fingerprint(p.grad for p in parameters),
+            "optimizer": fingerprint(states),
+            "random": fingerprint([torch.get_rng_state(), torch.cuda.get_rng_state()]),
+        }
+    text = json.dumps(result)
+    print(text, flush=True)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+main()
