@@ -11,8 +11,9 @@ Usage: foundation.py [-h] [--build FOLDER] [--budget SECONDS] [CHECK...]
   c  a job larger than the card runs
 
 Each result is a line of $OUT/results.jsonl (or ./results.jsonl) as soon as it is there, all output
-goes to log.txt beside it, and a table comes last. A check that fails, or for which no time is
-left, is reported and the next one runs. Needs torch for a, b, c and half of e. Exit status 0: all good."""
+goes to log.txt beside it, and a table comes last. A check that fails, or for which no time is left,
+is reported, and the next one runs. Needs torch for a, b, c and half of e. Exit status 0: all good.
+"""
 import argparse
 import json
 import os
