@@ -59,7 +59,7 @@ vp_status program_preload(const char *shim)
 }
 
 /* PyTorch ≥ 2.9 reads PYTORCH_ALLOC_CONF and warns of the older name alone; earlier ones know only
- * that. */
+ * that. The hook sees to settings that a script makes itself, and to expandable segments. */
 static void set_allocator(void)
 {
     static const char *const names[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
@@ -68,10 +68,6 @@ static void set_allocator(void)
         const char *value = getenv(names[i]);
         if (!value || !*value) continue;
         set = true;
-        if (strstr(value, "expandable_segments:True"))
-            log_warn("%s=%s makes PyTorch map memory itself, past the pool; leave "
-                     "expandable_segments out",
-                     names[i], value);
         if (!strstr(value, SPLIT_KEY)) set_joined(names[i], value, ',', SPLIT_SETTING);
     }
     for (unsigned i = 0; i < 2 && !set; i++) must_set(names[i], SPLIT_SETTING);
