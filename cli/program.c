@@ -58,6 +58,21 @@ vp_status program_preload(const char *shim)
     return VP_OK;
 }
 
+uint64_t program_emulate(struct machine *machine, uint64_t host_bytes, const char *emulator)
+{
+    static char text[MACHINE_TEXT_BYTES];
+    if (host_bytes == PROGRAM_DEFAULT_HOST) {
+        host_bytes = 4 * machine->hbm_bytes[0];
+        if (host_bytes > machine->host_bytes) host_bytes = machine->host_bytes;
+    }
+    if (host_bytes > machine->host_bytes) machine->host_bytes = host_bytes;
+    vp_status status = machine_to_text(machine, text, sizeof text);
+    assert(status == VP_OK); /* it fits, whatever the machine */
+    must_set(env_name(ENV_EMULATE), status == VP_OK ? text : "");
+    must_set(env_name(ENV_DRIVER), emulator);
+    return host_bytes;
+}
+
 /* PyTorch ≥ 2.9 reads PYTORCH_ALLOC_CONF and warns of the older name alone; earlier ones know only
  * that. The hook sees to settings that a script makes itself, and to expandable segments. */
 static void set_allocator(void)

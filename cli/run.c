@@ -221,25 +221,6 @@ static bool is_consistent(const struct run *run)
     return true;
 }
 
-/* On an emulated machine the host gives 4 × one card, or what --host says. */
-static void emulate(struct run *run, const struct install *install)
-{
-    static char machine_text[MACHINE_TEXT_BYTES], host_text[32];
-    struct machine *machine = &run->machine;
-    if (!run->value[ENV_HOST]) {
-        run->host_bytes = 4 * machine->hbm_bytes[0];
-        if (run->host_bytes > machine->host_bytes) run->host_bytes = machine->host_bytes;
-        snprintf(host_text, sizeof host_text, "%" PRIu64, run->host_bytes);
-        run->value[ENV_HOST] = host_text;
-    }
-    if (run->host_bytes > machine->host_bytes) machine->host_bytes = run->host_bytes;
-    vp_status status = machine_to_text(machine, machine_text, sizeof machine_text);
-    assert(status == VP_OK);
-    (void)status;
-    run->value[ENV_EMULATE] = machine_text;
-    run->value[ENV_DRIVER] = install->emulator;
-}
-
 /* Real host memory: a wish for more than is there now may still come true, so it is a warning only.
  */
 static void check_host(const struct run *run)
@@ -255,6 +236,17 @@ static void check_host(const struct run *run)
         units_format_size(run->host_bytes, asked, sizeof asked),
         units_format_size(most, safe, sizeof safe), memory.limit_file[0] ? ", by " : "",
         memory.limit_file);
+}
+
+/* The emulated driver and its machine; the limit on host memory is then always told. */
+static void emulate(struct run *run, const struct install *install)
+{
+    static char host_text[32];
+    uint64_t wanted = run->value[ENV_HOST] ? run->host_bytes : PROGRAM_DEFAULT_HOST;
+    uint64_t host_bytes = program_emulate(&run->machine, wanted, install->emulator);
+    snprintf(host_text, sizeof host_text, "%" PRIu64, host_bytes);
+    run->value[ENV_HOST] = host_text;
+    run->value[ENV_EMULATE] = NULL; /* set already, in its full form */
 }
 
 static int start(struct run *run, char **argv)
