@@ -1,0 +1,308 @@
+#include "block/segment.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+
+void segments_create(struct segments *segments, struct space *space, struct order *order,
+                     uint32_t chunk_pages)
+{
+    assert(chunk_pages && (chunk_pages & (chunk_pages - 1)) == 0 && chunk_pages <= FRAME_MAX_PAGES);
+    memset(segments, 0, sizeof *segments);
+    segments->space = space;
+    segments->order = order;
+    segments->chunk_pages = chunk_pages;
+    segments->next_id = 1;
+    list_init(&segments->all);
+    for (unsigned i = 0; i < VP_MAX_CARDS; i++) list_init(&segments->age[i]);
+    for (unsigned i = 0; i < SEGMENT_SHELVES; i++) list_init(&segments->resting[i]);
+    for (unsigned i = 0; i < SEGMENT_RANGES; i++) list_init(&segments->bare[i]);
+}
+
+void segments_destroy(struct segments *segments)
+{
+    list_each_safe(node, &segments->all)
+    {
+        struct segment *segment = list_entry(node, struct segment, all);
+        free(segment->chunks);
+        free(segment->blocks);
+        free(segment);
+    }
+    memset(segments, 0, sizeof *segments);
+}
+
+static unsigned log2_up(uint64_t value)
+{
+    return value <= 1 ? 0 : 64u - (unsigned)__builtin_clzll(value - 1);
+}
+
+static struct list *shelf_of(struct segments *segments, uint64_t pages)
+{
+    return &segments->resting[pages % SEGMENT_SHELVES];
+}
+
+/* Its mapping and frames can be taken over as they are: nothing of it is on the move or has been lost. */
+static bool at_rest(const struct segment *segment)
+{
+    for (uint32_t i = 0; i < segment->chunk_count; i++) {
+        uint8_t state = segment->chunks[i].state;
+        if (state != CHUNK_EMPTY && state != CHUNK_RESIDENT && state != CHUNK_ABSENT) return false;
+    }
+    return true;
+}
+
+static struct segment *find_resting(struct segments *segments, unsigned card, uint64_t pages)
+{
+    list_each(node, shelf_of(segments, pages))
+    {
+        struct segment *segment = list_entry(node, struct segment, shelf);
+        if (segment->pages == pages && segment->card == card && at_rest(segment)) return segment;
+    }
+    return NULL;
+}
+
+static struct segment *new_range(struct segments *segments, uint64_t pages, vp_status *status)
+{
+    unsigned log = log2_up(pages);
+    uint64_t range = UINT64_C(1) << log;
+    struct segment *segment = calloc(1, sizeof *segment);
+    uint32_t chunks = (uint32_t)units_div_up(range, segments->chunk_pages);
+    struct chunk *array = segment ? calloc(chunks, sizeof *array) : NULL;
+    *status = array ? space_extend(segments->space, range + 1, &segment->base) : VP_NO_HOST_MEMORY;
+    if (*status != VP_OK) {
+        free(array);
+        free(segment);
+        return NULL;
+    }
+    segment->range_pages = range;
+    segment->chunks = array;
+    segment->state = SEGMENT_BARE;
+    list_init(&segment->age);
+    list_init(&segment->shelf);
+    list_push_back(&segments->all, &segment->all);
+    return segment;
+}
+
+static struct segment *find_bare(struct segments *segments, uint64_t pages)
+{
+    struct list *shelf = &segments->bare[log2_up(pages)];
+    return list_empty(shelf) ? NULL : list_entry(shelf->next, struct segment, shelf);
+}
+
+/* Cuts a bare range into chunks for `pages` pages. */
+static void cut(struct segments *segments, struct segment *segment, uint64_t pages)
+{
+    if (segment->pages != pages) segment->guarded = false;
+    segment->pages = pages;
+    segment->chunk_shift =
+        segments->space->page_shift + (unsigned)__builtin_ctz(segments->chunk_pages);
+    segment->chunk_count = (uint32_t)units_div_up(pages, segments->chunk_pages);
+    segment->unready = segment->chunk_count;
+    segment->has_prior = false; /* counted anew by enliven */
+    uint64_t left = pages;
+    for (uint32_t i = 0; i < segment->chunk_count; i++) {
+        struct chunk *chunk = &segment->chunks[i];
+        memset(chunk, 0, sizeof *chunk);
+        chunk->segment = segment;
+        chunk->index = i;
+        chunk->pages = (uint16_t)(left < segments->chunk_pages ? left : segments->chunk_pages);
+        list_init(&chunk->queue);
+        left -= chunk->pages;
+    }
+    space_set_owner(segments->space, segment->base, segment->range_pages, NULL);
+}
+
+static void enliven(struct segments *segments, struct segment *segment, unsigned card, uint64_t bytes)
+{
+    list_remove(&segment->shelf);
+    list_remove(&segment->age);
+    list_push_back(&segments->age[card], &segment->age);
+    segment->state = SEGMENT_LIVE;
+    segment->card = card;
+    segment->bytes = segment->live_bytes = bytes;
+    segment->generation++;
+    segment->id = segments->next_id++;
+    segment->noted = segment->loose = segment->captured = false;
+    segment->preferred = -1;
+    segment->block_count = 0;
+    segment_set_prior(segments, segment);
+    space_set_owner(segments->space, segment->base, segment->pages, segment);
+    segments->live_pages += segment->pages;
+    segments_count_live(segments, (int64_t)bytes);
+}
+
+vp_status segment_take(struct segments *segments, unsigned card, uint64_t bytes, struct segment **out)
+{
+    assert(bytes > 0 && card < VP_MAX_CARDS);
+    uint64_t pages = units_div_up(bytes, UINT64_C(1) << segments->space->page_shift);
+    vp_status status = VP_OK;
+    struct segment *segment = find_resting(segments, card, pages);
+    if (!segment) {
+        segment = find_bare(segments, pages);
+        if (!segment) segment = new_range(segments, pages, &status);
+        if (!segment) return status;
+        cut(segments, segment, pages);
+    }
+    enliven(segments, segment, card, bytes);
+    *out = segment;
+    return VP_OK;
+}
+
+void segment_rest(struct segments *segments, struct segment *segment)
+{
+    assert(segment->state == SEGMENT_LIVE);
+    segments->live_pages -= segment->pages;
+    segments_count_live(segments, -(int64_t)segment->live_bytes);
+    segment->live_bytes = 0;
+    segment->state = SEGMENT_RESTING;
+    for (uint32_t i = 0; i < segment->chunk_count; i++) segment->chunks[i].live_bytes = 0;
+    space_set_owner(segments->space, segment->base, segment->pages, NULL);
+    list_push_front(shelf_of(segments, segment->pages), &segment->shelf);
+}
+
+void segment_bare(struct segments *segments, struct segment *segment)
+{
+    assert(segment->state == SEGMENT_RESTING);
+    for (uint32_t i = 0; i < segment->chunk_count; i++) assert(segment->chunks[i].state == CHUNK_EMPTY);
+    segment->state = SEGMENT_BARE;
+    list_remove(&segment->shelf);
+    list_remove(&segment->age);
+    list_push_front(&segments->bare[log2_up(segment->range_pages)], &segment->shelf);
+}
+
+struct segment *segment_of(const struct segments *segments, vp_addr address)
+{
+    struct segment *segment = space_owner(segments->space, address);
+    return segment && segment->state == SEGMENT_LIVE ? segment : NULL;
+}
+
+void segment_set_prior(struct segments *segments, struct segment *segment)
+{
+    order_uses_merge(segments->order, &segment->prior, &segment->uses);
+    segment_prior_done(segments, segment);
+}
+
+bool segment_prior_done(struct segments *segments, struct segment *segment)
+{
+    bool left = !order_uses_done(segments->order, &segment->prior);
+    if (left && !segment->has_prior) segment->unready++;
+    if (!left && segment->has_prior) segment->unready--;
+    segment->has_prior = left;
+    return !left;
+}
+
+void segments_count_live(struct segments *segments, int64_t bytes)
+{
+    segments->live_bytes = (uint64_t)((int64_t)segments->live_bytes + bytes);
+    if (segments->live_bytes > segments->peak_bytes) segments->peak_bytes = segments->live_bytes;
+}
+
+/* Adds `sign` × the overlap of [start, start + bytes) to each chunk's live bytes. */
+static void count_chunks(struct segment *segment, vp_addr start, uint64_t bytes, int sign)
+{
+    vp_addr end = start + bytes;
+    for (uint32_t i = segment_chunk_at(segment, start); i < segment->chunk_count; i++) {
+        vp_addr low = chunk_address(&segment->chunks[i]);
+        vp_addr high = low + (UINT64_C(1) << segment->chunk_shift);
+        if (low >= end) break;
+        uint64_t overlap = (high < end ? high : end) - (low > start ? low : start);
+        uint64_t *live = &segment->chunks[i].live_bytes;
+        if (sign > 0)
+            *live += overlap;
+        else
+            *live -= overlap < *live ? overlap : *live;
+    }
+}
+
+static uint32_t block_index(const struct segment *segment, vp_addr address)
+{
+    uint32_t low = 0, high = segment->block_count; /* first block that starts above address */
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (segment->blocks[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void add_block(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes)
+{
+    if (segment->block_count == segment->block_room) {
+        uint32_t room = segment->block_room ? 2 * segment->block_room : 4;
+        struct block *wider = realloc(segment->blocks, room * sizeof *wider);
+        if (!wider) return; /* the block goes unnamed in traces; nothing else depends on it */
+        segment->blocks = wider;
+        segment->block_room = room;
+    }
+    uint32_t at = block_index(segment, start);
+    memmove(&segment->blocks[at + 1], &segment->blocks[at],
+            (segment->block_count - at) * sizeof *segment->blocks);
+    segment->blocks[at] = (struct block){start, start + bytes, segments->next_id++};
+    segment->block_count++;
+}
+
+/* Clips a note to the segment; false when nothing is left of it. */
+static bool clip(const struct segments *segments, const struct segment *segment, vp_addr start,
+                 uint64_t *bytes)
+{
+    vp_addr end = segment->base + (segment->pages << segments->space->page_shift);
+    if (start < segment->base || start >= end) return false;
+    if (*bytes > end - start) *bytes = end - start;
+    return *bytes > 0;
+}
+
+void segment_note_alive(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes)
+{
+    if (!clip(segments, segment, start, &bytes)) return;
+    if (!segment->noted) {
+        segment->noted = true; /* until now the segment as a whole counted as one block */
+        segments_count_live(segments, -(int64_t)segment->live_bytes);
+        segment->live_bytes = 0;
+    }
+    count_chunks(segment, start, bytes, 1);
+    segment->live_bytes += bytes;
+    segments_count_live(segments, (int64_t)bytes);
+    if (bytes > BLOCK_SMALL_BYTES) add_block(segments, segment, start, bytes);
+}
+
+void segment_note_dead(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes)
+{
+    if (!segment->noted || !clip(segments, segment, start, &bytes)) return;
+    if (bytes > segment->live_bytes) bytes = segment->live_bytes;
+    count_chunks(segment, start, bytes, -1);
+    segment->live_bytes -= bytes;
+    segments_count_live(segments, -(int64_t)bytes);
+    uint32_t at = block_index(segment, start);
+    if (at == 0 || segment->blocks[at - 1].start != start) return;
+    memmove(&segment->blocks[at - 1], &segment->blocks[at],
+            (segment->block_count - at) * sizeof *segment->blocks);
+    segment->block_count--;
+}
+
+const struct block *segment_block_at(const struct segment *segment, vp_addr address)
+{
+    uint32_t at = block_index(segment, address);
+    if (at == 0 || address >= segment->blocks[at - 1].end) return NULL;
+    return &segment->blocks[at - 1];
+}
+
+bool segments_are_valid(const struct segments *segments)
+{
+    uint64_t live_pages = 0, live_bytes = 0;
+    list_each(node, &segments->all)
+    {
+        const struct segment *segment = list_entry(node, struct segment, all);
+        if (segment->state != SEGMENT_LIVE) continue;
+        live_pages += segment->pages;
+        live_bytes += segment->live_bytes;
+        uint64_t pages = 0;
+        for (uint32_t i = 0; i < segment->chunk_count; i++) pages += segment->chunks[i].pages;
+        if (pages != segment->pages || pages > segment->range_pages) return false;
+        if (space_owner(segments->space, segment->base) != segment) return false;
+    }
+    return live_pages == segments->live_pages && live_bytes == segments->live_bytes;
+}

@@ -1,0 +1,174 @@
+/* block: segments, the chunks they are made of, and the blocks that live in them.
+ *
+ * A segment is one allocation as the driver sees it, a range of pool addresses made of chunks. A chunk is what is
+ * resident somewhere and moves; all chunks of a segment have the same size but the last. A block is one
+ * allocation as the program sees it: the whole segment, or, where an allocator above cuts segments up and tells us
+ * (vp_note_alive), a part of it. Small allocations share a segment, a slab (slab.h).
+ *
+ * A segment keeps its address range for good. Freed, it rests with its frames, for the next allocation of the
+ * same size to take over as it is (`resting`); when its frames are wanted elsewhere it is `bare`, and its range
+ * serves any size that fits. Nothing is allocated from the heap when a segment is taken over or freed.
+ *
+ * Reuse is safe in stream order: uses of the former owner that are not done stay in `prior`, and the first
+ * operation of each other stream waits for them.
+ *
+ * Everything here is guarded by the pool's lock, except reading `base`, `pages` and `chunk_shift` of a segment
+ * found through the page table: they are constant while it is live. */
+#ifndef BLOCK_SEGMENT_H
+#define BLOCK_SEGMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "frame/frame.h"
+#include "order/order.h"
+#include "space/space.h"
+
+/* What a chunk is doing. move.h draws the transitions. */
+enum chunk_state {
+    CHUNK_EMPTY,     /* no data, no frame */
+    CHUNK_ABSENT,    /* data in `frame`, not mapped */
+    CHUNK_MAPPING,   /* being mapped to `other` (which becomes `frame`) */
+    CHUNK_SETTLING,  /* mapped to `frame`; a copy between `frame` and `other` is in flight: operations wait
+                        for it on the device */
+    CHUNK_RESIDENT,  /* mapped to `frame`, usable */
+    CHUNK_LEAVING,   /* mapped to `frame`; being copied to `other` */
+    CHUNK_UNMAPPING, /* being unmapped from `frame`; the data is in `other`, or dead where that is NULL */
+    CHUNK_POISONED,  /* data lost; operations on it fail */
+    CHUNK_STATES,
+};
+
+struct chunk {
+    struct segment *segment;
+    struct frame *frame;
+    struct frame *other;
+    uint64_t ticket;   /* SETTLING, LEAVING: number of the copy in its lane; 0: not queued yet */
+    uint64_t live_bytes; /* of blocks in it, where they are noted */
+    uint32_t index;    /* within the segment */
+    uint16_t pages;
+    uint8_t lane;
+    uint8_t state;     /* enum chunk_state; changed by move alone */
+    bool keep_mapped;  /* UNMAPPING: map it to `other` afterwards */
+    bool wanted;       /* in the mover's queue of demands */
+    struct list queue; /* demands, or chunks leaving in the order of their copies */
+};
+
+/* A noted block of more than BLOCK_SMALL_BYTES. */
+struct block {
+    vp_addr start, end;
+    uint32_t id; /* for traces; from 1 */
+};
+
+enum { BLOCK_SMALL_BYTES = 1 << 20 };
+
+enum segment_state { SEGMENT_LIVE, SEGMENT_RESTING, SEGMENT_BARE };
+
+struct segment {
+    vp_addr base;
+    uint64_t bytes;       /* as asked for */
+    uint64_t pages;       /* of the chunks together */
+    uint64_t range_pages; /* of the address range, without the guard page behind `pages` */
+    uint64_t live_bytes;  /* in live blocks */
+    uint32_t card;        /* whose kernels it is for */
+    uint32_t chunk_shift; /* log2 of bytes of a chunk */
+    uint32_t chunk_count;
+    uint32_t unready;     /* chunks that are not RESIDENT at home, plus one while `prior` is not empty */
+    uint32_t pins;        /* operations that assemble what they need */
+    uint32_t generation;  /* counts owners */
+    uint32_t id;          /* block id of a segment that is one block */
+    uint32_t touch_index; /* of the operation with touch_serial, in its touches */
+    uint64_t touch_serial;
+    uint8_t state;        /* enum segment_state */
+    bool noted;           /* an allocator above says what lives in it */
+    bool loose;           /* touched by work of which not all is known: stays mapped wherever it is */
+    bool captured;        /* part of a captured graph: never moves */
+    bool has_prior;
+    bool guarded;         /* its guard page is mapped, at base + pages */
+    int32_t preferred;    /* place advised, or -1 */
+    struct chunk *chunks;
+    struct order_uses uses, prior;
+    struct list age;      /* LIVE and RESTING: in its card's list by last use */
+    struct list shelf;    /* RESTING: by size; BARE: by range */
+    struct list all;
+    struct slab *slab;
+    struct table *table;  /* what it points to, if it holds addresses of the pool */
+    struct block *blocks; /* sorted by start */
+    uint32_t block_count, block_room;
+};
+
+enum { SEGMENT_SHELVES = 256, SEGMENT_RANGES = 40 };
+
+struct segments {
+    struct space *space;
+    struct order *order;
+    uint32_t chunk_pages;
+    uint64_t live_pages;  /* of live segments: what the pool has promised */
+    uint64_t live_bytes, peak_bytes; /* of live blocks, as asked for */
+    uint32_t next_id;
+    struct list age[VP_MAX_CARDS]; /* least recently used first */
+    struct list resting[SEGMENT_SHELVES]; /* by page count, hashed */
+    struct list bare[SEGMENT_RANGES]; /* by log2 of range pages */
+    struct list all;
+};
+
+void segments_create(struct segments *segments, struct space *space, struct order *order,
+                     uint32_t chunk_pages);
+void segments_destroy(struct segments *segments);
+
+/* Makes a live segment of bytes for `card`: one that rests with the same size, else a bare range, else a new
+ * one. VP_NO_ADDRESSES, VP_NO_HOST_MEMORY. Where segment->guarded is false the caller maps the guard. */
+vp_status segment_take(struct segments *segments, unsigned card, uint64_t bytes,
+                       struct segment **segment) VP_MUST_USE;
+
+/* Ends a live segment: it rests. Its frames stay until move takes them. */
+void segment_rest(struct segments *segments, struct segment *segment);
+
+/* A resting segment whose chunks are all EMPTY: its range serves any size. */
+void segment_bare(struct segments *segments, struct segment *segment);
+
+/* The live segment at an address, or NULL. */
+struct segment *segment_of(const struct segments *segments, vp_addr address);
+
+/* Notes from an allocator above. */
+void segment_note_alive(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes);
+void segment_note_dead(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes);
+
+/* The noted block of more than 1 MiB that holds the address; NULL where none does. */
+const struct block *segment_block_at(const struct segment *segment, vp_addr address);
+
+/* False when everything that lived at the chunk is dead: its data need not be kept. */
+static inline bool chunk_is_live(const struct chunk *chunk)
+{
+    const struct segment *segment = chunk->segment;
+    return segment->state == SEGMENT_LIVE && (!segment->noted || chunk->live_bytes > 0);
+}
+
+static inline uint32_t segment_chunk_at(const struct segment *segment, vp_addr address)
+{
+    return (uint32_t)((address - segment->base) >> segment->chunk_shift);
+}
+
+static inline vp_addr chunk_address(const struct chunk *chunk)
+{
+    return chunk->segment->base + ((uint64_t)chunk->index << chunk->segment->chunk_shift);
+}
+
+static inline uint64_t chunk_bytes(const struct segments *segments, const struct chunk *chunk)
+{
+    return (uint64_t)chunk->pages << segments->space->page_shift;
+}
+
+/* Keeps the uses so far apart, as those of a former owner: the next operations wait for them by event. */
+void segment_set_prior(struct segments *segments, struct segment *segment);
+
+/* Drops what is done from `prior`; true when nothing is left. */
+bool segment_prior_done(struct segments *segments, struct segment *segment);
+
+/* Adds to what the live blocks hold, and keeps the peak. */
+void segments_count_live(struct segments *segments, int64_t bytes);
+
+/* For debug builds and tests. */
+bool segments_are_valid(const struct segments *segments);
+
+#endif

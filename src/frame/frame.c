@@ -1,0 +1,197 @@
+#include "frame/frame.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+vp_status frame_table_create(struct frame_table *table)
+{
+    memset(table, 0, sizeof *table);
+    table->room = 1024;
+    table->by_number = calloc(table->room, sizeof(struct frame *));
+    table->vacant = calloc(table->room, sizeof *table->vacant);
+    if (table->by_number && table->vacant) return VP_OK;
+    frame_table_destroy(table);
+    return VP_NO_HOST_MEMORY;
+}
+
+void frame_table_destroy(struct frame_table *table)
+{
+    for (uint64_t i = 0; i < table->count; i++) free(table->by_number[i]);
+    free(table->by_number);
+    free(table->vacant);
+    memset(table, 0, sizeof *table);
+}
+
+unsigned frame_place_add(struct frame_table *table, const char *name, vp_place_kind kind, int id,
+                         uint64_t capacity_pages)
+{
+    assert(table->places < VP_MAX_PLACES);
+    struct frame_place *place = &table->place[table->places];
+    snprintf(place->name, sizeof place->name, "%s", name);
+    place->kind = kind;
+    place->id = id;
+    place->capacity_pages = capacity_pages;
+    for (unsigned i = 0; i <= FRAME_MAX_PAGES; i++) list_init(&place->free[i]);
+    return table->places++;
+}
+
+static uint64_t existing_pages(const struct frame_place *place)
+{
+    return place->used_pages + place->free_pages + place->promised_pages + place->withdrawn_pages;
+}
+
+static void use(struct frame_place *place, struct frame *frame)
+{
+    frame->free = false;
+    place->used_pages += frame->pages;
+    if (place->used_pages > place->peak_pages) place->peak_pages = place->used_pages;
+}
+
+static void unlink_free(struct frame_place *place, struct frame *frame)
+{
+    assert(frame->free && place->free_pages >= frame->pages);
+    list_remove(&frame->link);
+    place->free_pages -= frame->pages;
+    frame->free = false;
+}
+
+enum frame_plan frame_plan(struct frame_table *table, unsigned index, uint32_t pages, struct frame **frame)
+{
+    assert(index < table->places && pages > 0 && pages <= FRAME_MAX_PAGES);
+    struct frame_place *place = &table->place[index];
+    if (!list_empty(&place->free[pages])) {
+        *frame = list_entry(place->free[pages].next, struct frame, link);
+        unlink_free(place, *frame);
+        use(place, *frame);
+        return FRAME_TAKE;
+    }
+    uint64_t exist = existing_pages(place);
+    if (exist + pages <= place->capacity_pages) {
+        place->promised_pages += pages;
+        return FRAME_MAKE;
+    }
+    if (exist - place->free_pages + pages > place->capacity_pages) return FRAME_FULL;
+    *frame = frame_withdraw(table, index);
+    assert(*frame);
+    return FRAME_RELEASE;
+}
+
+static bool grow(struct frame_table *table)
+{
+    if (table->vacant_count || table->count < table->room) return true;
+    struct frame **wider = realloc(table->by_number, 2 * table->room * sizeof *wider);
+    if (!wider) return false;
+    memset(wider + table->room, 0, table->room * sizeof *wider);
+    table->by_number = wider;
+    uint64_t *vacant = realloc(table->vacant, 2 * table->room * sizeof *vacant);
+    if (!vacant) return false;
+    table->vacant = vacant;
+    table->room *= 2;
+    return true;
+}
+
+struct frame *frame_add(struct frame_table *table, unsigned index, uint32_t pages, uint64_t handle,
+                        vp_addr alias)
+{
+    struct frame_place *place = &table->place[index];
+    assert(place->promised_pages >= pages);
+    struct frame *frame = grow(table) ? calloc(1, sizeof *frame) : NULL;
+    if (!frame) return NULL;
+    place->promised_pages -= pages;
+    frame->handle = handle;
+    frame->alias = alias;
+    frame->pages = pages;
+    frame->place = index;
+    frame->number = table->vacant_count ? table->vacant[--table->vacant_count] : table->count++;
+    list_init(&frame->link);
+    table->by_number[frame->number] = frame;
+    use(place, frame);
+    return frame;
+}
+
+void frame_fail(struct frame_table *table, unsigned index, uint32_t pages, bool shrink)
+{
+    struct frame_place *place = &table->place[index];
+    assert(place->promised_pages >= pages);
+    place->promised_pages -= pages;
+    if (shrink)
+        place->capacity_pages = existing_pages(place);
+}
+
+static void set_free(struct frame_table *table, struct frame *frame)
+{
+    struct frame_place *place = &table->place[frame->place];
+    assert(!frame->free && place->used_pages >= frame->pages);
+    place->used_pages -= frame->pages;
+    place->free_pages += frame->pages;
+    frame->free = true;
+    frame->parked = false;
+    list_push_front(&place->free[frame->pages], &frame->link);
+}
+
+void frame_give(struct frame_table *table, struct frame *frame)
+{
+    assert(!frame->free && !frame->parked);
+    frame->parked = frame->copies > 0;
+    if (frame->parked)
+        table->place[frame->place].parked_pages += frame->pages;
+    else
+        set_free(table, frame);
+}
+
+struct frame *frame_withdraw(struct frame_table *table, unsigned index)
+{
+    struct frame_place *place = &table->place[index];
+    for (unsigned pages = FRAME_MAX_PAGES; pages > 0; pages--) {
+        if (list_empty(&place->free[pages])) continue;
+        struct frame *frame = list_entry(place->free[pages].prev, struct frame, link);
+        unlink_free(place, frame);
+        place->withdrawn_pages += frame->pages;
+        return frame;
+    }
+    return NULL;
+}
+
+void frame_forget(struct frame_table *table, struct frame *frame)
+{
+    assert(!frame->free && frame->copies == 0 && table->by_number[frame->number] == frame);
+    assert(table->place[frame->place].withdrawn_pages >= frame->pages);
+    table->place[frame->place].withdrawn_pages -= frame->pages;
+    table->by_number[frame->number] = NULL;
+    table->vacant[table->vacant_count++] = frame->number;
+    free(frame);
+}
+
+void frame_copy_begin(struct frame *frame)
+{
+    assert(!frame->free);
+    frame->copies++;
+}
+
+void frame_copy_end(struct frame_table *table, struct frame *frame)
+{
+    assert(frame->copies > 0);
+    if (--frame->copies || !frame->parked) return;
+    table->place[frame->place].parked_pages -= frame->pages;
+    set_free(table, frame);
+}
+
+bool frame_table_is_valid(const struct frame_table *table)
+{
+    for (unsigned i = 0; i < table->places; i++) {
+        const struct frame_place *place = &table->place[i];
+        uint64_t free_pages = 0, other_pages = 0;
+        for (uint64_t k = 0; k < table->count; k++) {
+            const struct frame *frame = table->by_number[k];
+            if (!frame || frame->place != i) continue;
+            *(frame->free ? &free_pages : &other_pages) += frame->pages;
+            if (frame->free && (frame->copies || frame->parked)) return false;
+        }
+        if (free_pages != place->free_pages) return false;
+        if (other_pages != place->used_pages + place->withdrawn_pages) return false;
+        if (existing_pages(place) > place->capacity_pages) return false;
+    }
+    return true;
+}

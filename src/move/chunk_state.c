@@ -1,0 +1,112 @@
+#include "move/chunk_state.h"
+
+#include <assert.h>
+
+#define ALLOW(event) (1u << MOVE_##event)
+
+/* The arrows of the drawing in move.h: which events may come in which state. */
+static const uint32_t allowed[CHUNK_STATES] = {
+    [CHUNK_EMPTY] = ALLOW(MAP),
+    [CHUNK_ABSENT] = ALLOW(MAP) | ALLOW(FORGET),
+    [CHUNK_MAPPING] = ALLOW(MAPPED) | ALLOW(MAPPED_COPYING) | ALLOW(MAP_FAILED) |
+                      ALLOW(MAP_UNDONE) | ALLOW(POISON),
+    [CHUNK_SETTLING] = ALLOW(LANDED),
+    [CHUNK_RESIDENT] = ALLOW(MAP) | ALLOW(LEAVE) | ALLOW(DROP),
+    [CHUNK_LEAVING] = ALLOW(RECALL) | ALLOW(COPIED) | ALLOW(LEAVE_FAILED),
+    [CHUNK_UNMAPPING] = ALLOW(UNMAPPED) | ALLOW(REMAPPED) | ALLOW(UNMAP_FAILED),
+    [CHUNK_POISONED] = 0,
+};
+
+/* The state an event leads to; without a frame there is no data. */
+static enum chunk_state target(const struct frame *frame, enum move_event event)
+{
+    switch (event) {
+    case MOVE_MAP: return CHUNK_MAPPING;
+    case MOVE_MAPPED: return CHUNK_RESIDENT;
+    case MOVE_MAPPED_COPYING: return CHUNK_SETTLING;
+    case MOVE_MAP_FAILED: return frame ? CHUNK_ABSENT : CHUNK_EMPTY;
+    case MOVE_MAP_UNDONE: return CHUNK_RESIDENT;
+    case MOVE_LANDED: return CHUNK_RESIDENT;
+    case MOVE_LEAVE: return CHUNK_LEAVING;
+    case MOVE_LEAVE_FAILED: return CHUNK_RESIDENT;
+    case MOVE_RECALL: return CHUNK_SETTLING;
+    case MOVE_COPIED: return CHUNK_UNMAPPING;
+    case MOVE_DROP: return CHUNK_UNMAPPING;
+    case MOVE_UNMAPPED: return frame ? CHUNK_ABSENT : CHUNK_EMPTY;
+    case MOVE_REMAPPED: return CHUNK_RESIDENT;
+    case MOVE_UNMAP_FAILED: return CHUNK_RESIDENT;
+    case MOVE_FORGET: return CHUNK_EMPTY;
+    case MOVE_POISON: return CHUNK_POISONED;
+    case MOVE_EVENT_COUNT: break;
+    }
+    assert(!"no such event");
+    return CHUNK_POISONED;
+}
+
+bool move_is_possible(enum chunk_state state, enum move_event event)
+{
+    return (allowed[state] >> event & 1) != 0;
+}
+
+static bool on_the_move(uint8_t state)
+{
+    return state == CHUNK_MAPPING || state == CHUNK_SETTLING || state == CHUNK_LEAVING ||
+           state == CHUNK_UNMAPPING;
+}
+
+static bool goes_away(uint8_t state)
+{
+    return state == CHUNK_LEAVING || state == CHUNK_UNMAPPING;
+}
+
+static void show_location(struct move *move, const struct chunk *chunk)
+{
+    struct space *space = move->segments->space;
+    const struct frame *data = chunk->frame;
+    if (chunk->state == CHUNK_UNMAPPING && chunk->other) data = chunk->other;
+    if (data)
+        space_set_location(space, chunk_address(chunk), chunk->pages, data->place, data->number);
+    else
+        space_clear_location(space, chunk_address(chunk), chunk->pages);
+}
+
+void chunk_change(struct move *move, struct chunk *chunk, enum move_event event, struct frame *frame,
+                  struct frame *other)
+{
+    assert(move_is_possible((enum chunk_state)chunk->state, event));
+    move->coverage[chunk->state][event]++;
+    bool was_home = move_chunk_is_home(move, chunk), was_moving = on_the_move(chunk->state);
+    if (goes_away(chunk->state)) move->coming_pages[chunk->frame->place] -= chunk->pages;
+
+    chunk->state = (uint8_t)target(frame, event);
+    chunk->frame = frame;
+    chunk->other = other;
+    bool is_home = move_chunk_is_home(move, chunk);
+    if (goes_away(chunk->state)) move->coming_pages[frame->place] += chunk->pages;
+    chunk->segment->unready += (uint32_t)was_home - (uint32_t)is_home;
+    move->moving += (uint32_t)on_the_move(chunk->state) - (uint32_t)was_moving;
+    show_location(move, chunk);
+}
+
+void chunk_unqueue(struct chunk *chunk)
+{
+    list_remove(&chunk->queue);
+    chunk->wanted = false;
+}
+
+const char *move_event_name(enum move_event event)
+{
+    static const char *const names[] = {
+#define NAME(name) #name,
+        MOVE_EVENTS(NAME)
+#undef NAME
+    };
+    return event < MOVE_EVENT_COUNT ? names[event] : "?";
+}
+
+const char *move_state_name(enum chunk_state state)
+{
+    static const char *const names[] = {"EMPTY",    "ABSENT",  "MAPPING",   "SETTLING",
+                                        "RESIDENT", "LEAVING", "UNMAPPING", "POISONED"};
+    return state < CHUNK_STATES ? names[state] : "?";
+}

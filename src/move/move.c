@@ -1,0 +1,372 @@
+#include "move/move.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "move/chunk_state.h"
+
+void move_create(struct move *move, struct segments *segments, struct frame_table *frames,
+                 struct order *order)
+{
+    memset(move, 0, sizeof *move);
+    move->segments = segments;
+    move->frames = frames;
+    move->order = order;
+    list_init(&move->requests);
+    list_init(&move->wanted);
+    list_init(&move->copied);
+}
+
+bool move_next(struct move *move, struct move_action *action)
+{
+    memset(action, 0, sizeof *action);
+    return policy_next(move, action);
+}
+
+/* Enters a copy that the action queued, in the order of its lane. */
+static void copy_queued(struct move *move, const struct move_action *action)
+{
+    struct move_lane *lane = &move->lanes[action->lane];
+    assert(action->ticket == lane->issued + 1 && lane->issued - lane->ended < MOVE_COPIES);
+    lane->copies[++lane->issued % MOVE_COPIES] =
+        (struct move_copy){action->chunk, action->from, action->to};
+    frame_copy_begin(action->from);
+    frame_copy_begin(action->to);
+    action->chunk->ticket = lane->issued;
+    action->chunk->lane = (uint8_t)action->lane;
+}
+
+static void give(struct move *move, struct frame *frame)
+{
+    if (frame) frame_give(move->frames, frame);
+}
+
+static void note_failure(struct move *move)
+{
+    if (list_empty(&move->requests)) return;
+    list_entry(move->requests.next, struct move_request, link)->failures++;
+}
+
+static void map_done(struct move *move, const struct move_action *action, const struct move_result *result)
+{
+    struct chunk *chunk = action->chunk;
+    struct frame *old = chunk->frame, *new = chunk->other;
+    if (!result->ok) {
+        note_failure(move);
+        switch (result->mapping) {
+        case MOVE_MAPPED_OLD: chunk_change(move, chunk, MOVE_MAP_UNDONE, old, NULL); break;
+        case MOVE_MAPPED_NOWHERE: chunk_change(move, chunk, MOVE_MAP_FAILED, old, NULL); break;
+        case MOVE_MAPPED_NEW: /* the copy could not be queued, nor the mapping taken back */
+            chunk_change(move, chunk, MOVE_POISON, old, NULL);
+            log_error("the data of chunk %u at %#llx cannot be reached any more: the driver refuses to "
+                      "map it back; operations on it will fail",
+                      chunk->index, (unsigned long long)chunk_address(chunk));
+            return; /* the new frame stays where it is mapped */
+        }
+        if (new != old) give(move, new);
+        return;
+    }
+    if (!action->from) {
+        chunk_change(move, chunk, MOVE_MAPPED, new, NULL);
+        return;
+    }
+    copy_queued(move, action);
+    move->counts.fetches++;
+    move->counts.in_bytes += action->bytes;
+    chunk_change(move, chunk, MOVE_MAPPED_COPYING, new, old);
+}
+
+static void copy_done(struct move *move, const struct move_action *action, const struct move_result *result)
+{
+    struct chunk *chunk = action->chunk;
+    if (result->ok) {
+        copy_queued(move, action);
+        move->counts.out_bytes += action->bytes;
+        return;
+    }
+    note_failure(move);
+    struct frame *target = chunk->other;
+    chunk_change(move, chunk, MOVE_LEAVE_FAILED, chunk->frame, NULL);
+    give(move, target);
+}
+
+/* A resting segment without frames frees its range for other sizes. */
+static void retire(struct move *move, struct segment *segment)
+{
+    if (segment->state != SEGMENT_RESTING || segment->pins) return;
+    for (uint32_t i = 0; i < segment->chunk_count; i++)
+        if (segment->chunks[i].state != CHUNK_EMPTY) return;
+    segment_bare(move->segments, segment);
+}
+
+static void unmap_done(struct move *move, const struct move_action *action, const struct move_result *result)
+{
+    struct chunk *chunk = action->chunk;
+    struct frame *old = chunk->frame, *new = chunk->other;
+    switch (result->mapping) {
+    case MOVE_MAPPED_OLD:
+        note_failure(move);
+        chunk_change(move, chunk, MOVE_UNMAP_FAILED, old, NULL);
+        give(move, new);
+        return;
+    case MOVE_MAPPED_NOWHERE: chunk_change(move, chunk, MOVE_UNMAPPED, new, NULL); break;
+    case MOVE_MAPPED_NEW: chunk_change(move, chunk, MOVE_REMAPPED, new, NULL); break;
+    }
+    if (new)
+        move->counts.evictions++;
+    else
+        move->counts.drops++;
+    give(move, old);
+    if (new && result->mapping == MOVE_MAPPED_NOWHERE && !chunk_is_live(chunk)) { /* died meanwhile */
+        chunk_change(move, chunk, MOVE_FORGET, NULL, NULL);
+        give(move, new);
+    }
+    retire(move, chunk->segment);
+}
+
+static void make_done(struct move *move, const struct move_action *action, const struct move_result *result)
+{
+    move->making--;
+    struct frame *frame = NULL;
+    if (result->ok)
+        frame = frame_add(move->frames, action->place, action->pages, result->handle, result->alias);
+    if (frame) {
+        frame_give(move->frames, frame);
+        return;
+    }
+    note_failure(move);
+    frame_fail(move->frames, action->place, action->pages, result->exhausted);
+}
+
+void move_done(struct move *move, const struct move_action *action, const struct move_result *result)
+{
+    if (action->ticket) move->lanes[action->lane].busy = false;
+    switch (action->kind) {
+    case MOVE_DO_NOTHING: break;
+    case MOVE_DO_MAKE: make_done(move, action, result); break;
+    case MOVE_DO_RELEASE: frame_forget(move->frames, action->from); break;
+    case MOVE_DO_MAP: map_done(move, action, result); break;
+    case MOVE_DO_COPY: copy_done(move, action, result); break;
+    case MOVE_DO_UNMAP: unmap_done(move, action, result); break;
+    case MOVE_DO_MARK:
+        move->order->stream[action->slot]->marking = false;
+        if (result->ok) order_mark_recorded(move->order->stream[action->slot], action->covers);
+        break;
+    }
+}
+
+static void land(struct move *move, struct chunk *chunk)
+{
+    struct frame *other = chunk->other;
+    chunk_change(move, chunk, MOVE_LANDED, chunk->frame, NULL);
+    give(move, other);
+}
+
+void move_copy_ended(struct move *move, unsigned index)
+{
+    struct move_lane *lane = &move->lanes[index];
+    assert(lane->ended < lane->issued);
+    struct move_copy copy = lane->copies[++lane->ended % MOVE_COPIES];
+    frame_copy_end(move->frames, copy.from);
+    frame_copy_end(move->frames, copy.to);
+    struct chunk *chunk = copy.chunk;
+    if (chunk->ticket != lane->ended || chunk->lane != index) return;
+    if (chunk->state == CHUNK_SETTLING)
+        land(move, chunk);
+    else if (chunk->state == CHUNK_LEAVING)
+        list_push_back(&move->copied, &chunk->queue);
+}
+
+void move_exclusive_over(struct move *move)
+{
+    assert(move->exclusive_running > 0);
+    move->exclusive_running--;
+}
+
+/* Takes a chunk on its way out back. */
+static void recall(struct move *move, struct chunk *chunk)
+{
+    chunk_unqueue(chunk);
+    move->counts.recalls++;
+    chunk_change(move, chunk, MOVE_RECALL, chunk->frame, chunk->other);
+    if (chunk->ticket <= move->lanes[chunk->lane].ended) land(move, chunk);
+}
+
+void move_forget_dead(struct move *move, struct segment *segment)
+{
+    for (uint32_t i = 0; i < segment->chunk_count; i++) {
+        struct chunk *chunk = &segment->chunks[i];
+        if (chunk_is_live(chunk) || chunk->state != CHUNK_ABSENT) continue;
+        struct frame *frame = chunk->frame;
+        chunk_unqueue(chunk);
+        chunk_change(move, chunk, MOVE_FORGET, NULL, NULL);
+        give(move, frame);
+    }
+}
+
+void move_want(struct move *move, struct chunk *chunk)
+{
+    if (chunk->wanted || chunk->state == CHUNK_LEAVING) return;
+    chunk->wanted = true;
+    list_push_back(&move->wanted, &chunk->queue);
+}
+
+/* ---- admission ---- */
+
+static bool add_wait(struct move_request *request, bool is_mark, uint32_t index, uint64_t number)
+{
+    for (uint32_t i = 0; i < request->wait_count; i++) {
+        struct move_wait *wait = &request->waits[i];
+        if (wait->is_mark != is_mark || wait->lane_or_slot != index) continue;
+        if (wait->number < number) wait->number = number;
+        return true;
+    }
+    if (request->wait_count == MOVE_WAITS) return false;
+    request->waits[request->wait_count++] = (struct move_wait){is_mark, index, number};
+    return true;
+}
+
+/* A former owner's work on other streams is waited for by event; false while no mark covers it yet. */
+static bool admit_prior(struct move *move, struct move_request *request, struct segment *segment)
+{
+    if (!segment->has_prior || segment_prior_done(move->segments, segment)) return true;
+    struct order_uses *prior = &segment->prior;
+    order_uses_want_marks(move->order, prior);
+    if (prior->crowded) return false;
+    for (uint32_t i = 0; i < prior->count; i++) {
+        const struct order_use *use = &prior->use[i];
+        if (use->slot == request->slot) continue;
+        if (move->order->stream[use->slot]->marked < use->sequence) return false;
+        if (!add_wait(request, true, use->slot, use->sequence)) return false;
+    }
+    return true;
+}
+
+enum admission { CHUNK_FINE, CHUNK_MISSING, CHUNK_LOST };
+
+static enum admission admit_chunk(struct move *move, struct move_request *request, struct chunk *chunk,
+                                  bool may_want)
+{
+    switch ((enum chunk_state)chunk->state) {
+    case CHUNK_POISONED: return CHUNK_LOST;
+    case CHUNK_RESIDENT:
+        if (move_chunk_is_home(move, chunk)) return CHUNK_FINE;
+        if (request->no_room || chunk->segment->captured) {
+            request->in_place++;
+            return CHUNK_FINE;
+        }
+        break;
+    case CHUNK_LEAVING:
+        if (chunk->ticket == 0) return CHUNK_MISSING; /* its copy is about to be queued */
+        recall(move, chunk);
+        if (move_chunk_is_home(move, chunk)) return CHUNK_FINE;
+        /* fall through */
+    case CHUNK_SETTLING:
+        return add_wait(request, false, chunk->lane, chunk->ticket) ? CHUNK_FINE : CHUNK_MISSING;
+    case CHUNK_EMPTY:
+    case CHUNK_ABSENT: break;
+    case CHUNK_MAPPING:
+    case CHUNK_UNMAPPING:
+    case CHUNK_STATES: return CHUNK_MISSING;
+    }
+    if (may_want) move_want(move, chunk);
+    return CHUNK_MISSING;
+}
+
+static void set_pins(struct move_request *request, bool pinned)
+{
+    if (request->pinned == pinned) return;
+    for (uint32_t i = 0; i < request->count; i++)
+        request->touches[i].segment->pins += pinned ? 1u : ~0u;
+    request->pinned = pinned;
+}
+
+/* Takes what the request demanded out of the queue again. */
+static void withdraw(struct move *move, struct move_request *request)
+{
+    for (uint32_t i = 0; i < request->count; i++) {
+        const struct move_touch *touch = &request->touches[i];
+        for (uint32_t k = touch->first_chunk; k <= touch->last_chunk; k++)
+            if (touch->segment->chunks[k].wanted) chunk_unqueue(&touch->segment->chunks[k]);
+    }
+}
+
+static void leave_queue(struct move *move, struct move_request *request)
+{
+    if (request->pinned) withdraw(move, request);
+    set_pins(request, false);
+    if (request->queued) list_remove(&request->link);
+    request->queued = false;
+}
+
+static enum admission admit_all(struct move *move, struct move_request *request, bool first)
+{
+    enum admission all = CHUNK_FINE;
+    request->wait_count = request->in_place = 0;
+    for (uint32_t i = 0; i < request->count; i++) {
+        const struct move_touch *touch = &request->touches[i];
+        if (!touch->segment->unready) continue;
+        if (!admit_prior(move, request, touch->segment)) all = CHUNK_MISSING;
+        for (uint32_t k = touch->first_chunk; k <= touch->last_chunk; k++) {
+            enum admission one = admit_chunk(move, request, &touch->segment->chunks[k], first);
+            if (one == CHUNK_LOST) return CHUNK_LOST;
+            if (one == CHUNK_MISSING) all = CHUNK_MISSING;
+        }
+    }
+    return all;
+}
+
+enum move_verdict move_admit(struct move *move, struct move_request *request)
+{
+    bool first = list_empty(&move->requests) || move->requests.next == &request->link;
+    if (first) set_pins(request, true);
+    enum admission all = admit_all(move, request, first);
+    bool alone = !request->exclusive || (first && move->moving == 0);
+    if (all == CHUNK_FINE && alone) {
+        leave_queue(move, request);
+        move->counts.in_place += request->in_place > 0;
+        move->exclusive_running += request->exclusive;
+        return MOVE_ADMITTED;
+    }
+    if (all == CHUNK_LOST || request->failed || request->failures > MOVE_PATIENCE) {
+        move_abandon(move, request);
+        return MOVE_REFUSED;
+    }
+    if (!request->queued) {
+        list_push_back(&move->requests, &request->link);
+        request->queued = true;
+    }
+    return MOVE_HELD;
+}
+
+void move_abandon(struct move *move, struct move_request *request)
+{
+    leave_queue(move, request);
+}
+
+bool move_is_valid(const struct move *move)
+{
+    uint32_t moving = 0;
+    uint64_t coming[VP_MAX_PLACES] = {0};
+    list_each(node, &move->segments->all)
+    {
+        const struct segment *segment = list_entry(node, struct segment, all);
+        if (segment->state == SEGMENT_BARE) continue;
+        uint32_t unready = segment->has_prior;
+        for (uint32_t i = 0; i < segment->chunk_count; i++) {
+            const struct chunk *chunk = &segment->chunks[i];
+            enum chunk_state state = (enum chunk_state)chunk->state;
+            bool going = state == CHUNK_LEAVING || state == CHUNK_UNMAPPING;
+            unready += !move_chunk_is_home(move, chunk);
+            moving += going || state == CHUNK_MAPPING || state == CHUNK_SETTLING;
+            if (going) coming[chunk->frame->place] += chunk->pages;
+            if ((state == CHUNK_EMPTY) != (chunk->frame == NULL) && state != CHUNK_MAPPING) return false;
+            if ((state == CHUNK_SETTLING || state == CHUNK_LEAVING) && !chunk->other) return false;
+            if (chunk->frame && (chunk->frame->free || chunk->frame->parked)) return false;
+            if (chunk->frame && chunk->frame->pages != chunk->pages) return false;
+        }
+        if (unready != segment->unready) return false;
+    }
+    return moving == move->moving && memcmp(coming, move->coming_pages, sizeof coming) == 0;
+}

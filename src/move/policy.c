@@ -1,0 +1,285 @@
+/* What to do next: the reactive policy. */
+#include <assert.h>
+
+#include "move/chunk_state.h"
+
+enum found { FOUND_ACTION, FOUND_BUSY, FOUND_NOTHING };
+
+static bool next_mark(struct move *move, struct move_action *action)
+{
+    for (unsigned slot = 0; slot < move->order->count; slot++) {
+        struct order_stream *stream = move->order->stream[slot];
+        if (!stream->mark_wanted || stream->marking) continue;
+        uint64_t covers = order_mark_covers(stream);
+        if (!covers) continue; /* a call is under way: whoever returns from it records the mark */
+        stream->marking = true;
+        action->kind = MOVE_DO_MARK;
+        action->slot = slot;
+        action->covers = covers;
+        return true;
+    }
+    return false;
+}
+
+static void name_chunk(struct move *move, struct move_action *action, struct chunk *chunk)
+{
+    action->chunk = chunk;
+    action->address = chunk_address(chunk);
+    action->bytes = chunk_bytes(move->segments, chunk);
+}
+
+static bool take_lane(struct move *move, struct move_action *action, unsigned index)
+{
+    struct move_lane *lane = &move->lanes[index];
+    if (lane->busy || lane->issued - lane->ended == MOVE_COPIES) return false;
+    lane->busy = true;
+    action->lane = index;
+    action->ticket = lane->issued + 1;
+    return true;
+}
+
+static bool next_unmap(struct move *move, struct move_action *action)
+{
+    if (list_empty(&move->copied)) return false;
+    struct chunk *chunk = list_entry(move->copied.next, struct chunk, queue);
+    chunk_unqueue(chunk);
+    bool live = chunk_is_live(chunk);
+    struct frame *target = chunk->other;
+    chunk_change(move, chunk, MOVE_COPIED, chunk->frame, live ? target : NULL);
+    if (!live) frame_give(move->frames, target);
+    action->kind = MOVE_DO_UNMAP;
+    name_chunk(move, action, chunk);
+    action->from = chunk->frame;
+    bool stay = move->always_mapped || chunk->segment->loose || chunk->segment->captured;
+    action->to = live && stay ? target : NULL;
+    return true;
+}
+
+/* Turns a plan for a frame into an action; true when *frame is there to be used. */
+static bool use_plan(struct move *move, unsigned place, uint32_t pages, struct frame **frame,
+                     struct move_action *action, enum found *found)
+{
+    switch (frame_plan(move->frames, place, pages, frame)) {
+    case FRAME_TAKE: return true;
+    case FRAME_MAKE:
+        action->kind = MOVE_DO_MAKE;
+        action->place = place;
+        action->pages = pages;
+        move->making++;
+        *found = FOUND_ACTION;
+        return false;
+    case FRAME_RELEASE:
+        action->kind = MOVE_DO_RELEASE;
+        action->from = *frame;
+        action->place = place;
+        *found = FOUND_ACTION;
+        return false;
+    case FRAME_FULL: break;
+    }
+    *found = FOUND_NOTHING;
+    return false;
+}
+
+/* A frame for a chunk that leaves its card, in the nearest place with room. */
+static struct frame *find_refuge(struct move *move, unsigned card, uint32_t pages,
+                                 struct move_action *action, enum found *found)
+{
+    *found = FOUND_NOTHING;
+    for (unsigned i = 0; i < move->refuges[card]; i++) {
+        struct frame *frame;
+        if (use_plan(move, move->refuge[card][i], pages, &frame, action, found)) return frame;
+        if (*found == FOUND_ACTION) return NULL;
+    }
+    return NULL;
+}
+
+static enum found send_away(struct move *move, struct chunk *chunk, struct move_action *action)
+{
+    if (!chunk_is_live(chunk)) {
+        chunk_change(move, chunk, MOVE_DROP, chunk->frame, NULL);
+        action->kind = MOVE_DO_UNMAP;
+        name_chunk(move, action, chunk);
+        action->from = chunk->frame;
+        return FOUND_ACTION;
+    }
+    if (!take_lane(move, action, 2 * chunk->segment->card + 1)) return FOUND_BUSY;
+    enum found found;
+    struct frame *target = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
+    if (!target) {
+        move->lanes[action->lane].busy = false;
+        action->ticket = 0;
+        return found;
+    }
+    chunk->ticket = 0; /* until the copy is queued */
+    chunk_change(move, chunk, MOVE_LEAVE, chunk->frame, target);
+    action->kind = MOVE_DO_COPY;
+    name_chunk(move, action, chunk);
+    action->from = chunk->frame;
+    action->to = target;
+    return FOUND_ACTION;
+}
+
+static bool segment_is_idle(struct move *move, struct segment *segment)
+{
+    bool used = !order_uses_done(move->order, &segment->uses);
+    if (used) order_uses_want_marks(move->order, &segment->uses);
+    if (!segment_prior_done(move->segments, segment)) {
+        order_uses_want_marks(move->order, &segment->prior);
+        used = true;
+    }
+    return !used;
+}
+
+/* Sends away one chunk of the segment that is at home, if any. */
+static enum found evict_from(struct move *move, struct segment *segment, struct move_action *action)
+{
+    enum found all = FOUND_NOTHING;
+    for (uint32_t i = segment->chunk_count; i-- > 0;) {
+        struct chunk *chunk = &segment->chunks[i];
+        if (!move_chunk_is_home(move, chunk) || chunk->wanted) continue;
+        if (!segment_is_idle(move, segment)) return FOUND_BUSY;
+        enum found one = send_away(move, chunk, action);
+        if (one == FOUND_ACTION) return one;
+        if (one == FOUND_BUSY) all = one;
+    }
+    return all;
+}
+
+/* Sends away the chunk of this card that was used least recently; the dead come first in the list. */
+static enum found evict(struct move *move, unsigned card, struct move_action *action)
+{
+    enum found all = FOUND_NOTHING;
+    list_each(node, &move->segments->age[card])
+    {
+        struct segment *segment = list_entry(node, struct segment, age);
+        if (segment->pins || segment->captured) continue;
+        enum found one = evict_from(move, segment, action);
+        if (one == FOUND_ACTION) return one;
+        if (one == FOUND_BUSY) all = one;
+    }
+    return all;
+}
+
+static void start_map(struct move *move, struct chunk *chunk, struct frame *to, struct move_action *action)
+{
+    chunk_unqueue(chunk);
+    action->kind = MOVE_DO_MAP;
+    name_chunk(move, action, chunk);
+    action->mapped = chunk->state == CHUNK_RESIDENT;
+    action->to = to;
+    action->from = chunk->frame && chunk->frame != to ? chunk->frame : NULL;
+    chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
+}
+
+/* No room at home, and none to be made: the chunk is used where it is, or comes into being elsewhere. */
+static enum found use_in_place(struct move *move, struct chunk *chunk, struct move_action *action)
+{
+    struct move_request *request = list_empty(&move->requests)
+                                       ? NULL
+                                       : list_entry(move->requests.next, struct move_request, link);
+    if (request) request->no_room = true;
+    if (!request || chunk->state == CHUNK_RESIDENT) {
+        chunk_unqueue(chunk);
+        return FOUND_NOTHING;
+    }
+    if (chunk->state == CHUNK_ABSENT) {
+        start_map(move, chunk, chunk->frame, action);
+        return FOUND_ACTION;
+    }
+    enum found found;
+    struct frame *frame = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
+    if (frame) {
+        start_map(move, chunk, frame, action);
+        return FOUND_ACTION;
+    }
+    if (found == FOUND_NOTHING && !move->moving && !move->making) request->failed = true;
+    return found;
+}
+
+static uint64_t wanted_pages(const struct move *move, unsigned card)
+{
+    uint64_t pages = 0;
+    list_each(node, &move->wanted)
+    {
+        const struct chunk *chunk = list_entry(node, struct chunk, queue);
+        if (chunk->segment->card == card) pages += chunk->pages;
+    }
+    return pages;
+}
+
+/* The chunk's home is full. */
+static enum found make_room(struct move *move, struct chunk *chunk, struct move_action *action)
+{
+    unsigned card = chunk->segment->card, home = move->home[card];
+    uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
+    if (coming >= wanted_pages(move, card)) return FOUND_BUSY;
+    enum found found = evict(move, card, action);
+    if (found != FOUND_NOTHING || coming || move->frames->place[home].withdrawn_pages) return found;
+    return use_in_place(move, chunk, action);
+}
+
+static enum found bring_home(struct move *move, struct chunk *chunk, struct move_action *action,
+                             unsigned *being_made)
+{
+    if (move_chunk_is_home(move, chunk) || !move_is_possible((enum chunk_state)chunk->state, MOVE_MAP)) {
+        chunk_unqueue(chunk); /* somebody else saw to it */
+        return FOUND_NOTHING;
+    }
+    if (chunk->state == CHUNK_RESIDENT && !segment_is_idle(move, chunk->segment)) return FOUND_BUSY;
+    unsigned card = chunk->segment->card;
+    bool copies = chunk->frame != NULL;
+    if (copies && !take_lane(move, action, 2 * card)) return FOUND_BUSY;
+    struct frame *frame = NULL;
+    enum found found = FOUND_NOTHING;
+    bool got = false;
+    if (*being_made > 0)
+        (*being_made)--, found = FOUND_BUSY; /* a frame for it is on its way */
+    else
+        got = use_plan(move, move->home[card], chunk->pages, &frame, action, &found);
+    if (got) {
+        start_map(move, chunk, frame, action);
+        return FOUND_ACTION;
+    }
+    if (copies) {
+        move->lanes[action->lane].busy = false;
+        action->ticket = 0;
+    }
+    return found == FOUND_NOTHING ? make_room(move, chunk, action) : found;
+}
+
+static bool next_demand(struct move *move, struct move_action *action)
+{
+    unsigned being_made = move->making;
+    list_each_safe(node, &move->wanted)
+    {
+        struct chunk *chunk = list_entry(node, struct chunk, queue);
+        if (bring_home(move, chunk, action, &being_made) == FOUND_ACTION) return true;
+    }
+    return false;
+}
+
+/* Keeps some room at home once chunks have had to leave it. */
+static bool next_spare(struct move *move, struct move_action *action)
+{
+    if (move->counts.evictions == 0) return false;
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
+        if (!move->low_pages[card]) continue;
+        unsigned home = move->home[card];
+        uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home];
+        if (room >= move->low_pages[card]) continue;
+        if (evict(move, card, action) == FOUND_ACTION) return true;
+    }
+    return false;
+}
+
+bool policy_next(struct move *move, struct move_action *action)
+{
+    if (next_mark(move, action) || next_unmap(move, action)) return true;
+    if (move->exclusive_running) return false;
+    if (next_demand(move, action)) return true;
+    if (!list_empty(&move->requests)) {
+        const struct move_request *first = list_entry(move->requests.next, struct move_request, link);
+        if (first->exclusive) return false;
+    }
+    return next_spare(move, action);
+}

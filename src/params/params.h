@@ -1,0 +1,85 @@
+/* params: what one launch may touch, as far as its parameters tell.
+ *
+ * The driver says for each function where its parameters lie and how large they are; whatever 8-byte word in them, at
+ * 4-byte steps (pointers sit inside structures passed by value), lies in the pool's range may be used as an address.
+ * Layouts are asked for once per function and kept.
+ *
+ * A function is also vetted: after its first launches the small buffers it was given are looked through
+ * (vet in pool); a function that wrote no pool addresses into memory touches only what its parameters name.
+ *
+ * params_find may be called by any thread without a lock; a function's layout never changes once published. */
+#ifndef PARAMS_PARAMS_H
+#define PARAMS_PARAMS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "block/segment.h"
+#include "driver/driver.h"
+
+enum {
+    PARAMS_FUNCTIONS = 1 << 14, /* functions kept; beyond that each launch asks the driver again */
+    PARAMS_PROBATION = 2,       /* launches of a function that are looked through */
+};
+
+struct param_piece {
+    uint32_t offset, bytes;
+};
+
+struct param_function {
+    void *handle;
+    bool layout_known;
+    uint32_t count;
+    struct param_piece *pieces;
+    char *name;
+    _Atomic uint32_t probation; /* launches still to be looked through; 0: vetted */
+    _Atomic bool writes_addresses;
+};
+
+struct params {
+    const struct driver *driver;
+    _Atomic(struct param_function *) functions[PARAMS_FUNCTIONS];
+    _Atomic uint32_t count;
+};
+
+void params_create(struct params *params, const struct driver *driver);
+void params_destroy(struct params *params);
+
+/* What is known of a function; asks the driver at first sight (about 1 ms). NULL only without memory. */
+struct param_function *params_find(struct params *params, void *function);
+
+/* All modules are about to change: handles may come to mean other functions. Keeps nothing. Not to be called
+ * while launches are under way on other threads in the module that goes. */
+void params_forget(struct params *params);
+
+/* Collects the words of a launch's parameters in [base, base + bytes), at most `room`; returns how many there
+ * are. `params` and `extra` are those of cuLaunchKernel; either may be NULL. */
+unsigned params_scan(const struct param_function *function, void *const *params, void *const *extra,
+                     vp_addr base, uint64_t bytes, vp_addr *words, unsigned room);
+
+/* The same over a piece of memory, at steps of `step` bytes. */
+unsigned params_scan_memory(const void *memory, uint64_t memory_bytes, unsigned step, vp_addr base,
+                            uint64_t bytes, vp_addr *words, unsigned room);
+
+/* ---- tables: buffers that hold addresses ---- */
+
+enum { TABLE_TARGETS = 512 };
+
+struct table {
+    uint32_t count;
+    bool full; /* points to more than fits: work given it may touch anything */
+    struct {
+        struct segment *segment;
+        uint32_t generation;
+    } to[TABLE_TARGETS];
+};
+
+/* Looks through memory that is, or will be, the content of `holder`, and notes which live segments it points to.
+ * True when there was any such word. VP_NO_HOST_MEMORY is noted as a full table. */
+bool table_learn(struct segments *segments, struct segment *holder, const void *memory, uint64_t bytes);
+
+/* Forgets what a segment points to. */
+void table_clear(struct segment *segment);
+
+#endif
