@@ -37,6 +37,12 @@ vp_status driver_load(struct driver *driver, const char *path)
     return VP_NOT_FOUND;
 }
 
+void driver_unload(struct driver *driver)
+{
+    if (driver->library) dlclose(driver->library);
+    memset(driver, 0, sizeof *driver);
+}
+
 const char *driver_error_name(const struct driver *driver, CUresult error)
 {
     const char *name = NULL;

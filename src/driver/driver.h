@@ -24,6 +24,7 @@ struct driver {
  * VP_NOT_FOUND: no such library, or it lacks a required call (then it is older than driver 550);
  * logged. */
 vp_status driver_load(struct driver *driver, const char *path);
+void driver_unload(struct driver *driver);
 
 /* Finds the real libcuda.so.1: $VRAMPOOL_DRIVER, then as the loader would: LD_LIBRARY_PATH, the
  * loader's cache, the usual folders. Never returns the file `self` (the shim's own path; may be

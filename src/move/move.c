@@ -216,6 +216,7 @@ void move_want(struct move *move, struct chunk *chunk)
 
 static bool add_wait(struct move_request *request, bool is_mark, uint32_t index, uint64_t number)
 {
+    if (request->host_waits) return false;
     for (uint32_t i = 0; i < request->wait_count; i++) {
         struct move_wait *wait = &request->waits[i];
         if (wait->is_mark != is_mark || wait->lane_or_slot != index) continue;
@@ -241,6 +242,13 @@ static bool admit_prior(struct move *move, struct move_request *request, struct 
         if (!add_wait(request, true, use->slot, use->sequence)) return false;
     }
     return true;
+}
+
+uint64_t move_wanted_pages(const struct move *move)
+{
+    uint64_t pages = 0;
+    list_each(node, &move->wanted) pages += list_entry(node, struct chunk, queue)->pages;
+    return pages;
 }
 
 enum admission { CHUNK_FINE, CHUNK_MISSING, CHUNK_LOST };

@@ -103,6 +103,7 @@ struct move_request {
     uint32_t count;
     uint32_t slot;      /* the operation's stream */
     bool exclusive;     /* nothing may be on the move beside it */
+    bool host_waits;    /* for copies in flight, instead of on the device: its stream captures */
     bool queued;        /* in the queue of requests that wait */
     bool pinned;
     bool no_room;       /* what is not at home is used in place */
@@ -179,6 +180,9 @@ void move_forget_dead(struct move *move, struct segment *segment);
 
 /* Asks for a chunk to be brought home when there is room. */
 void move_want(struct move *move, struct chunk *chunk);
+
+/* Pages of all chunks that are to be brought home. */
+uint64_t move_wanted_pages(const struct move *move);
 
 static inline bool move_chunk_is_home(const struct move *move, const struct chunk *chunk)
 {

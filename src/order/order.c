@@ -25,7 +25,8 @@ static void reset(struct order_stream *stream, void *handle, uint64_t key, void 
     stream->handle = handle;
     stream->key = key;
     stream->context = context;
-    stream->ended = stream->capturing = stream->mark_wanted = false;
+    stream->ended = stream->capturing = false;
+    stream->mark_wanted = false;
     /* counts go on: uses noted of the stream that had the slot before stay done */
 }
 

@@ -38,7 +38,7 @@ struct order_stream {
     bool ended;    /* destroyed by the program; the slot goes when its work is done */
     bool capturing;
     bool marking;     /* a mark is being recorded */
-    bool mark_wanted; /* somebody waits for a mark: the next operation that returns records one */
+    _Atomic bool mark_wanted; /* somebody waits for a mark: who returns next records one */
     uint64_t entered;
     _Atomic uint64_t returned;
     uint64_t marked; /* covered by a recorded mark */

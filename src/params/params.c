@@ -22,14 +22,21 @@ void params_forget(struct params *params)
 {
     for (unsigned i = 0; i < PARAMS_FUNCTIONS; i++) {
         struct param_function *function = atomic_exchange(&params->functions[i], NULL);
-        destroy_function(function);
+        if (!function) continue;
+        function->next = atomic_load(&params->forgotten);
+        while (!atomic_compare_exchange_weak(&params->forgotten, &function->next, function)) continue;
     }
-    atomic_store(&params->count, 0);
 }
 
 void params_destroy(struct params *params)
 {
     params_forget(params);
+    struct param_function *function = atomic_load(&params->forgotten);
+    while (function) {
+        struct param_function *next = function->next;
+        destroy_function(function);
+        function = next;
+    }
 }
 
 static CUresult piece_info(const struct driver *driver, void *function, size_t i, size_t *offset,
@@ -99,10 +106,7 @@ struct param_function *params_find(struct params *params, void *handle)
         if (!found) {
             if (!made) made = learn(params->driver, handle);
             if (!made) return NULL;
-            if (atomic_compare_exchange_strong(&params->functions[at], &found, made)) {
-                atomic_fetch_add(&params->count, 1);
-                return made;
-            }
+            if (atomic_compare_exchange_strong(&params->functions[at], &found, made)) return made;
         }
         if (found->handle == handle) {
             destroy_function(made);
@@ -197,6 +201,20 @@ bool table_learn(struct segments *segments, struct segment *holder, const void *
         if (target != holder) add_target(holder->table, target);
     }
     return found;
+}
+
+void table_copy(struct segment *holder, const struct table *from)
+{
+    if (holder->table == from) return;
+    if (!holder->table) holder->table = calloc(1, sizeof *holder->table);
+    if (!holder->table) {
+        holder->loose = true;
+        return;
+    }
+    holder->table->full |= from->full;
+    for (uint32_t i = 0; i < from->count; i++)
+        if (from->to[i].segment->generation == from->to[i].generation && from->to[i].segment != holder)
+            add_target(holder->table, from->to[i].segment);
 }
 
 void table_clear(struct segment *segment)

@@ -35,12 +35,13 @@ struct param_function {
     char *name;
     _Atomic uint32_t probation; /* launches still to be looked through; 0: vetted */
     _Atomic bool writes_addresses;
+    struct param_function *next; /* among those forgotten */
 };
 
 struct params {
     const struct driver *driver;
     _Atomic(struct param_function *) functions[PARAMS_FUNCTIONS];
-    _Atomic uint32_t count;
+    _Atomic(struct param_function *) forgotten; /* kept until the end: a launch may still look */
 };
 
 void params_create(struct params *params, const struct driver *driver);
@@ -49,8 +50,7 @@ void params_destroy(struct params *params);
 /* What is known of a function; asks the driver at first sight (about 1 ms). NULL only without memory. */
 struct param_function *params_find(struct params *params, void *function);
 
-/* All modules are about to change: handles may come to mean other functions. Keeps nothing. Not to be called
- * while launches are under way on other threads in the module that goes. */
+/* Modules are about to change: handles may come to mean other functions, so what is known is not used again. */
 void params_forget(struct params *params);
 
 /* Collects the words of a launch's parameters in [base, base + bytes), at most `room`; returns how many there
@@ -78,6 +78,9 @@ struct table {
 /* Looks through memory that is, or will be, the content of `holder`, and notes which live segments it points to.
  * True when there was any such word. VP_NO_HOST_MEMORY is noted as a full table. */
 bool table_learn(struct segments *segments, struct segment *holder, const void *memory, uint64_t bytes);
+
+/* The holder's content becomes, in part, that of a buffer with this table. */
+void table_copy(struct segment *holder, const struct table *from);
 
 /* Forgets what a segment points to. */
 void table_clear(struct segment *segment);

@@ -19,33 +19,31 @@
 #include <stdbool.h>
 
 #include "driver/driver.h"
+#include "move/move.h"
+#include "params/params.h"
 #include "vrampool.h"
 
 enum pool_op_kind { POOL_KERNEL, POOL_COPY, POOL_MEMSET, POOL_GRAPH };
 
-enum { POOL_OP_TOUCHES = 256 }; /* held in the operation itself; more go to a per-thread buffer */
-
-struct pool_touch {
-    struct segment *segment;
-    uint32_t first_chunk, last_chunk; /* inclusive */
-};
-
+/* On the caller's stack; the lists behind it belong to the thread. */
 struct pool_op {
     vp_pool *pool;
     enum pool_op_kind kind;
     CUstream stream;  /* CU_STREAM_PER_THREAD for NULL in a per-thread-default-stream call */
-    const char *name; /* of the copy or memset; a kernel's name is looked up when needed */
-    void *function;   /* the CUfunction or CUkernel, NULL otherwise */
-    struct param_function *known; /* what is known of the function */
-    uint32_t count, room;         /* touches */
-    uint32_t stream_slot;
-    uint64_t sequence; /* place in its stream; 0: touches nothing in the pool */
-    uint64_t started_ns;
-    bool unclear; /* may touch anything: runs alone */
-    bool capturing;
-    bool entered;
-    struct pool_touch *touches;
-    struct pool_touch inline_touches[POOL_OP_TOUCHES];
+    const char *name; /* of the copy or memset; a kernel's is in `function` */
+    void *handle;     /* the CUfunction or CUkernel, NULL otherwise */
+    struct param_function *function;
+    void *const *params, *const *extra;
+    const void *host;     /* of a copy from the host: its source, */
+    uint64_t host_bytes;  /* length */
+    CUdeviceptr host_to;  /* and destination */
+    uint32_t word_count;  /* addresses and ranges named so far */
+    uint32_t slot;        /* of the stream */
+    uint64_t sequence;    /* its number in the stream; 0: nothing in the pool is touched */
+    bool unclear;         /* may touch anything: runs alone */
+    bool overflown;       /* more addresses than can be kept */
+    struct pool_thread *thread;
+    struct move_request request;
 };
 
 /* Opens a pool over a loaded driver table that outlives it. The calling thread has called cuInit;
@@ -96,6 +94,9 @@ void pool_stream_ends(vp_pool *pool, CUstream stream);
 void pool_context_ends(vp_pool *pool, CUcontext context);
 void pool_capture_begins(vp_pool *pool, CUstream stream);
 void pool_capture_ends(vp_pool *pool, CUstream stream);
+
+/* A module or library is about to be unloaded: its function handles may come to mean other functions. */
+void pool_functions_end(vp_pool *pool);
 
 /* The line at exit. */
 void pool_log_summary(vp_pool *pool);

@@ -1,0 +1,174 @@
+/* What the files of this part share: the pool's state. pool.h is its interface.
+ *
+ * One lock guards all that decides (space's owners, frames, order, segments, move). It is never held across a
+ * driver call. What runs without it: address lookups, parameter scans, the driver calls themselves. */
+#ifndef POOL_INTERNAL_H
+#define POOL_INTERNAL_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "block/slab.h"
+#include "pool/pool.h"
+
+enum {
+    POOL_WORDS = 8192,   /* addresses and ranges one operation may name */
+    POOL_TOUCHES = 8192, /* pieces of segments they come to */
+    POOL_EXCLUSIVES = 64,
+};
+
+struct pool_word {
+    vp_addr address;
+    uint64_t bytes; /* 0: a pointer, to whatever lives there */
+};
+
+/* Per thread that launches; made at its first operation. */
+struct pool_thread {
+    uint32_t id;
+    uint32_t slot; /* of the stream it used last */
+    struct pool_word words[POOL_WORDS];
+    struct move_touch touches[POOL_TOUCHES];
+    vp_addr scanned[POOL_WORDS];
+};
+
+struct pool_lane {
+    CUstream stream;
+    CUevent events[MOVE_COPIES];
+};
+
+/* An operation that runs alone: over when `event` has come to pass, and what it wrote has been looked through. */
+struct pool_exclusive {
+    bool running;
+    CUevent event;
+    struct param_function *function;
+    uint32_t piece_count; /* of memory copied to the staging buffer */
+};
+
+struct vet; /* vet.c */
+struct record; /* record.c */
+
+/* Threads and time, for running the whole pool in one thread under the simulated driver: NULL in real life. */
+struct pool_edge {
+    void (*unlocked)(void *context);             /* the lock was let go: others may run */
+    void (*wait)(void *context);                 /* nothing to do now: let others run, or time pass */
+    uint64_t (*now_ns)(void *context);
+    uint64_t (*thread)(void *context);           /* which thread of control this is */
+    void *context;
+};
+
+struct vp_pool {
+    const struct driver *driver;
+    struct driver own_driver; /* where vp_open loaded it */
+    vp_options options;
+    const struct pool_edge *edge;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct space space;
+    struct frame_table frames;
+    struct order order;
+    struct segments segments;
+    struct slabs slabs;
+    struct move move;
+    struct params params;
+    uint64_t touch_serial;
+    bool polling; /* somebody asks the driver what has finished */
+
+    uint64_t page_bytes;
+    unsigned cards;    /* of the machine */
+    uint32_t computes; /* bit i: card i is attached */
+    CUcontext context[VP_MAX_CARDS];
+    unsigned host_place;
+    CUmemAllocationProp place_prop[VP_MAX_PLACES];
+    CUmemAccessDesc access[VP_MAX_PLACES][VP_MAX_CARDS];
+    unsigned accesses[VP_MAX_PLACES];
+    vp_addr alias_base, alias_next, alias_end;
+    vp_addr *alias_free; /* slots given back, as a stack */
+    uint64_t alias_free_count, alias_free_room;
+    struct frame *guard; /* one frame, mapped behind every segment */
+    CUmemGenericAllocationHandle guard_handle;
+    struct pool_lane lanes[MOVE_LANES];
+
+    struct vet *vet;
+    struct record *record;
+    uint32_t captures; /* streams that capture */
+    pthread_mutex_t verifying;
+    bool lost; /* the context is gone: nothing more is moved */
+
+    pthread_t mover;
+    bool mover_runs, stopping;
+
+    _Atomic uint64_t operations, lookups, lookup_ns, lookup_samples;
+    uint64_t holds, hold_ns, host_wait_ns;
+};
+
+static inline void pool_lock(vp_pool *pool)
+{
+    if (!pool->edge) pthread_mutex_lock(&pool->lock);
+}
+
+static inline void pool_unlock(vp_pool *pool)
+{
+    if (!pool->edge)
+        pthread_mutex_unlock(&pool->lock);
+    else
+        pool->edge->unlocked(pool->edge->context);
+}
+
+uint64_t pool_now_ns(const vp_pool *pool);
+
+/* The calling thread's lists; NULL without memory. */
+struct pool_thread *pool_thread_get(vp_pool *pool);
+
+/* Which thread of control the caller is: tells per-thread default streams apart. */
+uint64_t pool_thread_key(vp_pool *pool);
+
+/* open.c: makes card `card` usable with its current context, at the first allocation there. Lock not held. */
+vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context) VP_MUST_USE;
+
+/* As pool_open, with an edge and no thread of its own. For simulation. */
+vp_status pool_open_stepped(const struct driver *driver, const vp_options *options,
+                            const struct pool_edge *edge, vp_pool **pool) VP_MUST_USE;
+
+/* work.c: finds out what has finished, and carries out one action; lock held, let go in between. False: there was
+ * nothing to do. */
+bool pool_work(vp_pool *pool);
+
+/* Waits a moment for something to change; lock held, let go in between. */
+void pool_wait(vp_pool *pool, uint64_t ns);
+void pool_wake(vp_pool *pool);
+vp_status pool_start_mover(vp_pool *pool) VP_MUST_USE;
+void pool_stop_mover(vp_pool *pool);
+
+/* Maps `frame` at an address, for all cards that can reach it; retried a few times. */
+CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes, CUmemGenericAllocationHandle handle,
+                  unsigned place);
+CUresult pool_unmap(vp_pool *pool, vp_addr address, uint64_t bytes);
+
+/* Makes and releases frames' memory, alias mapping included. Lock not held. */
+CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_t *handle, vp_addr *alias);
+void pool_release_memory(vp_pool *pool, uint64_t handle, vp_addr alias, uint64_t bytes);
+
+/* vet.c: looking through what unvetted functions wrote. */
+vp_status vet_create(vp_pool *pool) VP_MUST_USE;
+void vet_destroy(vp_pool *pool);
+
+/* After an exclusive operation was queued: queues copies of what it may have written, on its stream. */
+void vet_queue(vp_pool *pool, const struct pool_op *op);
+
+/* Looks at what has arrived; lock held, let go in between. True when something was over. */
+bool vet_poll(vp_pool *pool);
+
+/* record.c: the trace of what the program does. */
+vp_status record_create(vp_pool *pool, const char *path) VP_MUST_USE;
+void record_destroy(vp_pool *pool);
+void record_alloc(vp_pool *pool, uint32_t id, uint64_t bytes);
+void record_free(vp_pool *pool, uint32_t id);
+void record_op(vp_pool *pool, const struct pool_op *op);
+
+/* verify.c */
+void verify_begin(struct pool_op *op);
+CUresult verify_end(struct pool_op *op, CUresult result);
+
+#endif

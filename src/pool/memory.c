@@ -1,0 +1,337 @@
+/* Allocation and freeing, and what programs ask about memory. */
+#include "pool/internal.h"
+
+#include <assert.h>
+
+#include "base/log.h"
+#include "base/units.h"
+
+static uint64_t total_pages(const vp_pool *pool)
+{
+    uint64_t pages = 0;
+    for (unsigned i = 0; i < pool->frames.places; i++) pages += pool->frames.place[i].capacity_pages;
+    return pages;
+}
+
+static void explain_refusal(vp_pool *pool, uint64_t bytes)
+{
+    char want[16], live[16], total[16], places[VP_MAX_PLACES * 48];
+    size_t used = 0;
+    for (unsigned i = 0; i < pool->frames.places && used < sizeof places; i++) {
+        const struct frame_place *place = &pool->frames.place[i];
+        char in_use[16], capacity[16];
+        units_format_size(place->used_pages * pool->page_bytes, in_use, sizeof in_use);
+        units_format_size(place->capacity_pages * pool->page_bytes, capacity, sizeof capacity);
+        used += (size_t)snprintf(places + used, sizeof places - used, "%s%s %s of %s", i ? ", " : "",
+                                 place->name, in_use, capacity);
+    }
+    log_error("out of memory: %s asked for, %s of %s promised (%s); raise --hbm or --host, lend more cards "
+              "with --lend, or make the job smaller",
+              units_format_size(bytes, want, sizeof want),
+              units_format_size(pool->segments.live_pages * pool->page_bytes, live, sizeof live),
+              units_format_size(total_pages(pool) * pool->page_bytes, total, sizeof total), places);
+}
+
+/* A live segment, with a guard behind it; lock held, let go while the guard is mapped. */
+static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes, struct segment **segment)
+{
+    uint64_t pages = units_div_up(bytes, pool->page_bytes);
+    if (pages > total_pages(pool) || pool->segments.live_pages > total_pages(pool) - pages) {
+        explain_refusal(pool, bytes);
+        return VP_QUOTA;
+    }
+    vp_status status = segment_take(&pool->segments, card, bytes, segment);
+    if (status != VP_OK) {
+        log_error("out of memory: %s", vp_status_text(status));
+        return status;
+    }
+    struct segment *taken = *segment;
+    table_clear(taken);
+    if (taken->guarded || !pool->guard_handle) return VP_OK;
+    taken->guarded = true;
+    vp_addr at = taken->base + taken->pages * pool->page_bytes;
+    pool_unlock(pool);
+    CUresult result = pool_map(pool, at, pool->page_bytes, pool->guard_handle, pool->move.home[card]);
+    pool_lock(pool);
+    if (result == CUDA_SUCCESS) return VP_OK;
+    log_error("cannot map the guard behind an allocation: %s", driver_error_name(pool->driver, result));
+    taken->guarded = false;
+    segment_rest(&pool->segments, taken);
+    return VP_DRIVER;
+}
+
+static vp_status take_small(vp_pool *pool, unsigned card, unsigned class, uint64_t bytes, vp_addr *address)
+{
+    struct slab *slab;
+    *address = slab_take(&pool->slabs, card, class, bytes, &slab);
+    if (!*address) {
+        struct segment *segment;
+        vp_status status = take_segment(pool, card, pool->page_bytes, &segment);
+        if (status != VP_OK) return status;
+        slab = slab_add(&pool->slabs, segment, card, class, pool->page_bytes);
+        if (!slab) {
+            segment_rest(&pool->segments, segment);
+            return VP_NO_HOST_MEMORY;
+        }
+        segments_count_live(&pool->segments, -(int64_t)segment->live_bytes);
+        segment->live_bytes = 0;
+        *address = slab_take(&pool->slabs, card, class, bytes, &slab);
+        assert(*address);
+    }
+    segment_set_prior(&pool->segments, slab->segment); /* the block may have been another's a moment ago */
+    slab->segment->live_bytes += bytes;
+    segments_count_live(&pool->segments, (int64_t)bytes);
+    return VP_OK;
+}
+
+static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *address)
+{
+    pool_lock(pool);
+    unsigned class = slab_class(bytes, pool->page_bytes);
+    vp_status status;
+    if (class < SLAB_CLASSES) {
+        status = take_small(pool, card, class, bytes, address);
+    } else {
+        struct segment *segment;
+        status = take_segment(pool, card, bytes, &segment);
+        if (status == VP_OK) {
+            *address = segment->base;
+            if (pool->record) record_alloc(pool, segment->id, bytes);
+        }
+    }
+    pool_unlock(pool);
+    return status;
+}
+
+static void rest(vp_pool *pool, struct segment *segment)
+{
+    if (pool->record) record_free(pool, segment->id);
+    segment_rest(&pool->segments, segment);
+    list_remove(&segment->age); /* its frames are the first to go */
+    list_push_front(&pool->segments.age[segment->card], &segment->age);
+    move_forget_dead(&pool->move, segment);
+    table_clear(segment);
+}
+
+static vp_status give_small(vp_pool *pool, struct segment *segment, vp_addr address)
+{
+    uint64_t bytes = slab_give(&pool->slabs, segment->slab, address);
+    if (!bytes) return VP_NOT_FOUND;
+    segment->live_bytes -= bytes;
+    segments_count_live(&pool->segments, -(int64_t)bytes);
+    if (segment->slab->used) return VP_OK;
+    slab_remove(segment->slab);
+    rest(pool, segment);
+    return VP_OK;
+}
+
+vp_status vp_free(vp_pool *pool, vp_addr address)
+{
+    pool_lock(pool);
+    struct segment *segment = segment_of(&pool->segments, address);
+    vp_status status = VP_NOT_FOUND;
+    if (segment && segment->slab) {
+        status = give_small(pool, segment, address);
+    } else if (segment && segment->base == address) {
+        rest(pool, segment);
+        status = VP_OK;
+    }
+    pool_unlock(pool);
+    return status;
+}
+
+/* The context is attached at its card's first allocation. */
+static vp_status ensure_attached(vp_pool *pool, unsigned card)
+{
+    if (pool->computes >> card & 1) return VP_OK;
+    CUcontext context = NULL;
+    pool->driver->cuCtxGetCurrent(&context);
+    return context ? pool_attach(pool, card, context) : VP_UNSUPPORTED;
+}
+
+vp_status vp_alloc(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *address)
+{
+    if (!bytes || card >= pool->cards || !(pool->options.compute_cards >> card & 1)) return VP_INVALID;
+    vp_status status = ensure_attached(pool, card);
+    return status == VP_OK ? take(pool, card, bytes, address) : status;
+}
+
+CUresult pool_mem_alloc(vp_pool *pool, CUdeviceptr *address, size_t bytes)
+{
+    if (!address || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    CUdevice device;
+    CUresult result = pool->driver->cuCtxGetDevice(&device);
+    if (result != CUDA_SUCCESS) return result;
+    vp_addr taken;
+    switch (vp_alloc(pool, (unsigned)device, bytes, &taken)) {
+    case VP_OK: *address = taken; return CUDA_SUCCESS;
+    case VP_INVALID: return CUDA_ERROR_NOT_FOUND; /* a card that does not compute for the pool */
+    case VP_DRIVER: return CUDA_ERROR_UNKNOWN;
+    default: return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
+CUresult pool_mem_free(vp_pool *pool, CUdeviceptr address)
+{
+    if (!pool_owns(pool, address)) return CUDA_ERROR_NOT_FOUND;
+    return vp_free(pool, address) == VP_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Segments whose blocks are all dead count as free: their allocator holds on to addresses, not to data. */
+static uint64_t dead_pages(const vp_pool *pool)
+{
+    uint64_t pages = 0;
+    list_each(node, &pool->segments.all)
+    {
+        const struct segment *segment = list_entry(node, struct segment, all);
+        if (segment->state == SEGMENT_LIVE && segment->noted && !segment->live_bytes)
+            pages += segment->pages;
+    }
+    return pages;
+}
+
+CUresult pool_mem_info(vp_pool *pool, size_t *free_bytes, size_t *total_bytes)
+{
+    if (!free_bytes || !total_bytes) return CUDA_ERROR_INVALID_VALUE;
+    pool_lock(pool);
+    uint64_t total = total_pages(pool), live = pool->segments.live_pages - dead_pages(pool);
+    pool_unlock(pool);
+    *total_bytes = total * pool->page_bytes;
+    *free_bytes = (total > live ? total - live : 0) * pool->page_bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, size_t *bytes, unsigned *card)
+{
+    if (!pool_owns(pool, address)) return CUDA_ERROR_NOT_FOUND;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pool_lock(pool);
+    struct segment *segment = segment_of(&pool->segments, address);
+    vp_addr start = segment ? segment->base : 0;
+    uint64_t size = segment ? segment->bytes : 0;
+    bool found = segment && (!segment->slab || slab_block_at(segment->slab, address, &start, &size));
+    if (found && address - start < units_round_up(size, pool->page_bytes)) {
+        if (base) *base = start;
+        if (bytes) *bytes = size;
+        if (card) *card = segment->card;
+        result = CUDA_SUCCESS;
+    }
+    pool_unlock(pool);
+    return result;
+}
+
+bool pool_owns(const vp_pool *pool, CUdeviceptr address)
+{
+    return space_contains(&pool->space, address);
+}
+
+uint64_t pool_card_bytes(const vp_pool *pool, unsigned card)
+{
+    return card < pool->cards ? total_pages(pool) * pool->page_bytes : 0;
+}
+
+void vp_note_alive(vp_pool *pool, vp_addr address, uint64_t bytes)
+{
+    pool_lock(pool);
+    struct segment *segment = segment_of(&pool->segments, address);
+    if (segment && !segment->slab) {
+        bool first = !segment->noted;
+        if (first && pool->record) record_free(pool, segment->id);
+        segment_note_alive(&pool->segments, segment, address, bytes);
+        const struct block *block = segment_block_at(segment, address);
+        if (pool->record && block && block->start == address) record_alloc(pool, block->id, bytes);
+    }
+    pool_unlock(pool);
+}
+
+void vp_note_dead(vp_pool *pool, vp_addr address, uint64_t bytes)
+{
+    pool_lock(pool);
+    struct segment *segment = segment_of(&pool->segments, address);
+    if (segment && segment->noted) {
+        const struct block *block = segment_block_at(segment, address);
+        if (pool->record && block && block->start == address) record_free(pool, block->id);
+        segment_note_dead(&pool->segments, segment, address, bytes);
+        move_forget_dead(&pool->move, segment);
+        if (!segment->live_bytes) { /* what is dead goes first */
+            list_remove(&segment->age);
+            list_push_front(&pool->segments.age[segment->card], &segment->age);
+        }
+    }
+    pool_unlock(pool);
+}
+
+/* ---- streams and contexts ---- */
+
+static void settle(vp_pool *pool, struct order_stream *stream)
+{
+    while (stream->marking) pool_wait(pool, 50 * NS_PER_US);
+}
+
+void pool_stream_ends(vp_pool *pool, CUstream handle)
+{
+    pool_lock(pool);
+    for (unsigned slot = 0; slot < pool->order.count; slot++) {
+        struct order_stream *stream = pool->order.stream[slot];
+        if (stream->ended || stream->handle != handle) continue;
+        settle(pool, stream);
+        uint64_t covers = order_mark_covers(stream);
+        struct order_mark *mark = covers ? order_mark_next(stream) : NULL;
+        if (mark) { /* the last mark: none can be recorded later */
+            stream->marking = true;
+            pool_unlock(pool);
+            CUresult done = CUDA_SUCCESS;
+            if (!mark->event)
+                done = pool->driver->cuEventCreate((CUevent *)&mark->event, CU_EVENT_DISABLE_TIMING);
+            if (done == CUDA_SUCCESS) done = pool->driver->cuEventRecord((CUevent)mark->event, handle);
+            if (done != CUDA_SUCCESS) pool->driver->cuStreamSynchronize(handle);
+            pool_lock(pool);
+            stream->marking = false;
+            if (done == CUDA_SUCCESS)
+                order_mark_recorded(stream, covers);
+            else
+                order_all_done(stream);
+        } else if (stream->marked < stream->entered) { /* the ring is full */
+            pool_unlock(pool);
+            pool->driver->cuStreamSynchronize(handle);
+            pool_lock(pool);
+            order_all_done(stream);
+        }
+        order_end(&pool->order, slot);
+    }
+    pool_unlock(pool);
+}
+
+void pool_context_ends(vp_pool *pool, CUcontext context)
+{
+    pool_lock(pool);
+    for (unsigned slot = 0; slot < pool->order.count; slot++) {
+        struct order_stream *stream = pool->order.stream[slot];
+        if (stream->context != context || stream->ended) continue;
+        settle(pool, stream);
+        order_all_done(stream);
+        order_end(&pool->order, slot);
+    }
+    for (unsigned card = 0; card < pool->cards; card++)
+        if (pool->context[card] == context) pool->lost = true; /* the mover's streams go with it */
+    pool_unlock(pool);
+}
+
+void pool_capture_begins(vp_pool *pool, CUstream stream)
+{
+    pool_lock(pool);
+    pool->captures++;
+    pool_unlock(pool);
+}
+
+void pool_capture_ends(vp_pool *pool, CUstream stream)
+{
+    pool_lock(pool);
+    if (pool->captures) pool->captures--;
+    pool_unlock(pool);
+}
+
+void pool_functions_end(vp_pool *pool)
+{
+    params_forget(&pool->params);
+}

@@ -1,0 +1,425 @@
+/* Opening and closing a pool: places, address ranges, contexts. */
+#include "pool/internal.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "machine/host.h"
+
+enum { CHUNKS_OF_A_CARD = 12, CHUNK_PAGES_MOST = 16 };
+
+/* Where the pool would like to lie: high, so that floats and indices rarely look like its addresses. */
+static const CUdeviceptr wishes[] = {0x600000000000, 0x500000000000, 0};
+
+static const uint64_t address_bytes_most = 64 * TIB, address_bytes_least = 64 * GIB;
+
+void vp_options_init(vp_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->struct_size = sizeof *options;
+    options->compute_cards = 1;
+    options->lend_cards = ~1u;
+    options->host_bytes = VP_DEFAULT_BYTES;
+}
+
+static vp_status driver_failed(const vp_pool *pool, const char *call, CUresult result)
+{
+    log_error("%s failed: %s", call, driver_error_name(pool->driver, result));
+    return VP_DRIVER;
+}
+
+static vp_status reserve(vp_pool *pool, uint64_t most, uint64_t least, vp_addr *base, uint64_t *bytes)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (*bytes = most; *bytes >= least; *bytes /= 2) {
+        for (unsigned i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+            CUdeviceptr at;
+            result = pool->driver->cuMemAddressReserve(&at, *bytes, pool->page_bytes, wishes[i], 0);
+            if (result != CUDA_SUCCESS) continue;
+            *base = at;
+            return VP_OK;
+        }
+    }
+    return driver_failed(pool, "cuMemAddressReserve", result);
+}
+
+static CUmemAllocationProp card_prop(int card)
+{
+    CUmemAllocationProp prop;
+    memset(&prop, 0, sizeof prop);
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id = card;
+    return prop;
+}
+
+/* The host location that this driver, in this container, lets us allocate from. */
+static vp_status probe_host(vp_pool *pool, CUmemAllocationProp *prop)
+{
+    const struct driver *driver = pool->driver;
+    int node = 0;
+    if (driver->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0) != CUDA_SUCCESS || node < 0)
+        node = 0;
+    const CUmemLocation locations[] = {{CU_MEM_LOCATION_TYPE_HOST_NUMA, node},
+                                       {CU_MEM_LOCATION_TYPE_HOST, 0}};
+    CUresult result = CUDA_SUCCESS;
+    *prop = card_prop(0);
+    for (unsigned i = 0; i < 2; i++) {
+        prop->location = locations[i];
+        CUmemGenericAllocationHandle handle;
+        result = driver->cuMemCreate(&handle, pool->page_bytes, prop, 0);
+        if (result != CUDA_SUCCESS) continue;
+        driver->cuMemRelease(handle);
+        return VP_OK;
+    }
+    log_error("host memory cannot be pooled: cuMemCreate for it fails with %s; in a container, add "
+              "--cap-add SYS_NICE, or run with --host 0",
+              driver_error_name(driver, result));
+    return VP_UNSUPPORTED;
+}
+
+static vp_status find_page(vp_pool *pool)
+{
+    CUmemAllocationProp prop = card_prop(0);
+    size_t bytes = 0;
+    CUresult result = pool->driver->cuMemGetAllocationGranularity(&bytes, &prop,
+                                                                  CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (result != CUDA_SUCCESS) return driver_failed(pool, "cuMemGetAllocationGranularity", result);
+    pool->page_bytes = bytes;
+    return VP_OK;
+}
+
+/* What the pool may hold on a card: as asked, or what is free less headroom for the context, modules,
+ * local memory and libraries that allocate for themselves. */
+static uint64_t card_capacity(vp_pool *pool, unsigned card)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    CUcontext current = NULL;
+    pool->driver->cuCtxGetCurrent(&current);
+    CUdevice device = -1;
+    bool here = current && pool->driver->cuCtxGetDevice(&device) == CUDA_SUCCESS && device == (int)card;
+    if (here)
+        pool->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    else if (pool->driver->cuDeviceTotalMem_v2(&total_bytes, (CUdevice)card) == CUDA_SUCCESS)
+        free_bytes = total_bytes;
+    uint64_t headroom = total_bytes / 32 < GIB ? total_bytes / 32 : GIB;
+    uint64_t usable = free_bytes > headroom ? free_bytes - headroom : 0;
+    uint64_t asked = pool->options.hbm_bytes;
+    if (asked > usable)
+        log_warn("card %u has %.1f GiB to spare; --hbm asks for %.1f GiB", card, (double)usable / GIB,
+                 (double)asked / GIB);
+    return asked && asked < free_bytes ? asked : usable;
+}
+
+static vp_status host_capacity(vp_pool *pool, uint64_t *bytes)
+{
+    *bytes = pool->options.host_bytes;
+    if (*bytes != VP_DEFAULT_BYTES) return VP_OK;
+    struct host_memory memory;
+    vp_status status = host_memory_read("", &memory);
+    if (status == VP_OK) *bytes = host_memory_default(&memory);
+    return status;
+}
+
+static void add_access(vp_pool *pool, unsigned place, int card)
+{
+    CUmemAccessDesc *desc = &pool->access[place][pool->accesses[place]++];
+    memset(desc, 0, sizeof *desc);
+    desc->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    desc->location.id = card;
+    desc->flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+static bool can_access(vp_pool *pool, int card, int peer)
+{
+    int can = 0;
+    return card == peer ||
+           (pool->driver->cuDeviceCanAccessPeer(&can, card, peer) == CUDA_SUCCESS && can);
+}
+
+/* Adds the place of a card's memory; returns its index. */
+static unsigned add_card(vp_pool *pool, unsigned card)
+{
+    char name[16];
+    snprintf(name, sizeof name, "card%u", card);
+    unsigned place = frame_place_add(&pool->frames, name, VP_PLACE_CARD, (int)card,
+                                     card_capacity(pool, card) / pool->page_bytes);
+    pool->place_prop[place] = card_prop((int)card);
+    for (unsigned i = 0; i < pool->cards; i++)
+        if ((pool->options.compute_cards >> i & 1) && can_access(pool, (int)i, (int)card))
+            add_access(pool, place, (int)i);
+    return place;
+}
+
+static vp_status add_host(vp_pool *pool)
+{
+    uint64_t bytes = 0;
+    vp_status status = host_capacity(pool, &bytes);
+    if (status != VP_OK) return status;
+    CUmemAllocationProp prop;
+    if (bytes >= pool->page_bytes && (status = probe_host(pool, &prop)) != VP_OK) return status;
+    pool->host_place = frame_place_add(&pool->frames, "host0", VP_PLACE_HOST, 0, bytes / pool->page_bytes);
+    pool->place_prop[pool->host_place] = prop;
+    for (unsigned i = 0; i < pool->cards; i++)
+        if (pool->options.compute_cards >> i & 1) add_access(pool, pool->host_place, (int)i);
+    return VP_OK;
+}
+
+/* Where chunks of a card go when they must leave: peers it can reach, in index order, then the host. */
+static void find_refuges(vp_pool *pool, unsigned card, const unsigned *place_of)
+{
+    struct move *move = &pool->move;
+    for (unsigned i = 0; i < pool->cards; i++)
+        if ((pool->options.lend_cards >> i & 1) && can_access(pool, (int)card, (int)i))
+            move->refuge[card][move->refuges[card]++] = place_of[i];
+    move->refuge[card][move->refuges[card]++] = pool->host_place;
+    uint64_t capacity = pool->frames.place[move->home[card]].capacity_pages;
+    uint64_t spare = 2 * pool->segments.chunk_pages;
+    move->low_pages[card] = spare * CHUNKS_OF_A_CARD <= 2 * capacity ? spare : 0;
+}
+
+static uint32_t choose_chunk_pages(const vp_pool *pool)
+{
+    uint64_t bytes = pool->options.chunk_bytes;
+    if (!bytes) {
+        uint64_t least = UINT64_MAX;
+        for (unsigned i = 0; i < pool->frames.places; i++) {
+            const struct frame_place *place = &pool->frames.place[i];
+            bool computes = place->kind == VP_PLACE_CARD && (pool->options.compute_cards >> place->id & 1);
+            if (computes && place->capacity_pages < least) least = place->capacity_pages;
+        }
+        bytes = least / CHUNKS_OF_A_CARD * pool->page_bytes;
+    }
+    uint64_t pages = bytes / pool->page_bytes;
+    if (pages > CHUNK_PAGES_MOST) pages = CHUNK_PAGES_MOST;
+    if (pages < 1) pages = 1;
+    return 1u << (31 - __builtin_clz((unsigned)pages));
+}
+
+static vp_status lay_out(vp_pool *pool)
+{
+    unsigned place_of[VP_MAX_CARDS];
+    uint32_t used = pool->options.compute_cards | pool->options.lend_cards;
+    for (unsigned i = 0; i < pool->cards; i++) {
+        if (!(used >> i & 1)) continue;
+        place_of[i] = add_card(pool, i);
+        pool->move.home[i] = place_of[i];
+    }
+    vp_status status = add_host(pool);
+    if (status != VP_OK) return status;
+    segments_create(&pool->segments, &pool->space, &pool->order, choose_chunk_pages(pool));
+    for (unsigned i = 0; i < pool->cards; i++)
+        if (pool->options.compute_cards >> i & 1) find_refuges(pool, i, place_of);
+    return VP_OK;
+}
+
+static vp_status lay_out_addresses(vp_pool *pool)
+{
+    vp_addr base;
+    uint64_t bytes, capacity = 0;
+    vp_status status = reserve(pool, address_bytes_most, address_bytes_least, &base, &bytes);
+    if (status != VP_OK) return status;
+    status = space_create(&pool->space, base, bytes, pool->page_bytes);
+    if (status != VP_OK) {
+        pool->driver->cuMemAddressFree(base, bytes);
+        return status;
+    }
+    for (unsigned i = 0; i < pool->frames.places; i++) capacity += pool->frames.place[i].capacity_pages;
+    /* A slot of a chunk's size for each frame, were all of them of one page. */
+    uint64_t slots = capacity + 1, slot_bytes = pool->segments.chunk_pages * pool->page_bytes;
+    status = reserve(pool, slots * slot_bytes, slots * slot_bytes / 8 + 1, &pool->alias_base, &bytes);
+    pool->alias_next = pool->alias_base;
+    pool->alias_end = pool->alias_base + (status == VP_OK ? bytes : 0);
+    return status;
+}
+
+static vp_status make_guard(vp_pool *pool)
+{
+    if (pool->options.verify) return VP_OK; /* there, reading past the end is to be seen */
+    CUmemAllocationProp prop = card_prop(__builtin_ctz(pool->options.compute_cards));
+    CUresult result = pool->driver->cuMemCreate(&pool->guard_handle, pool->page_bytes, &prop, 0);
+    return result == CUDA_SUCCESS ? VP_OK : driver_failed(pool, "cuMemCreate", result);
+}
+
+static vp_status check_cards(vp_pool *pool)
+{
+    int count = 0;
+    CUresult result = pool->driver->cuDeviceGetCount(&count);
+    if (result != CUDA_SUCCESS) return driver_failed(pool, "cuDeviceGetCount", result);
+    if (count > VP_MAX_CARDS) count = VP_MAX_CARDS;
+    pool->cards = (unsigned)count;
+    uint32_t all = count >= 32 ? ~0u : (1u << count) - 1;
+    pool->options.compute_cards &= all;
+    pool->options.lend_cards &= all & ~pool->options.compute_cards;
+    if (!pool->options.compute_cards) {
+        log_error("none of the cards chosen to compute exists: the machine has %d", count);
+        return VP_INVALID;
+    }
+    for (unsigned i = 0; i < pool->cards; i++) {
+        int can = 0;
+        pool->driver->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                           (CUdevice)i);
+        if (can || !((pool->options.compute_cards | pool->options.lend_cards) >> i & 1)) continue;
+        log_error("card %u has no virtual memory management, which vrampool needs", i);
+        return VP_UNSUPPORTED;
+    }
+    return VP_OK;
+}
+
+static vp_status build(vp_pool *pool)
+{
+    vp_status status = check_cards(pool);
+    if (status == VP_OK) status = find_page(pool);
+    if (status == VP_OK) status = frame_table_create(&pool->frames);
+    order_create(&pool->order);
+    slabs_create(&pool->slabs);
+    params_create(&pool->params, pool->driver);
+    move_create(&pool->move, &pool->segments, &pool->frames, &pool->order);
+    pool->move.always_mapped = pool->options.always_mapped;
+    if (status == VP_OK) status = lay_out(pool);
+    if (status == VP_OK) status = lay_out_addresses(pool);
+    if (status == VP_OK) status = make_guard(pool);
+    if (status == VP_OK) status = vet_create(pool);
+    if (status == VP_OK && pool->options.record_path)
+        status = record_create(pool, pool->options.record_path);
+    return status;
+}
+
+vp_status pool_open_stepped(const struct driver *driver, const vp_options *options,
+                            const struct pool_edge *edge, vp_pool **out)
+{
+    vp_pool *pool = calloc(1, sizeof *pool);
+    if (!pool) return VP_NO_HOST_MEMORY;
+    pool->driver = driver;
+    pool->options = *options;
+    pool->edge = edge;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_mutex_init(&pool->verifying, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&pool->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    vp_status status = build(pool);
+    if (status == VP_OK && !edge) status = pool_start_mover(pool);
+    if (status != VP_OK) {
+        vp_close(pool);
+        return status;
+    }
+    *out = pool;
+    return VP_OK;
+}
+
+vp_status pool_open(const struct driver *driver, const vp_options *options, vp_pool **pool)
+{
+    return pool_open_stepped(driver, options, NULL, pool);
+}
+
+static vp_status make_lane(vp_pool *pool, struct pool_lane *lane)
+{
+    const struct driver *driver = pool->driver;
+    CUresult result = driver->cuStreamCreateWithPriority(&lane->stream, CU_STREAM_NON_BLOCKING, 0);
+    if (result != CUDA_SUCCESS) lane->stream = NULL;
+    for (unsigned i = 0; i < MOVE_COPIES && result == CUDA_SUCCESS; i++)
+        result = driver->cuEventCreate(&lane->events[i], CU_EVENT_DISABLE_TIMING);
+    return result == CUDA_SUCCESS ? VP_OK : driver_failed(pool, "making the mover's streams", result);
+}
+
+static void destroy_lane(vp_pool *pool, struct pool_lane *lane)
+{
+    if (lane->stream) pool->driver->cuStreamDestroy_v2(lane->stream);
+    for (unsigned i = 0; i < MOVE_COPIES; i++)
+        if (lane->events[i]) pool->driver->cuEventDestroy_v2(lane->events[i]);
+    memset(lane, 0, sizeof *lane);
+}
+
+vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context)
+{
+    struct pool_lane in = {0}, out = {0};
+    vp_status status = make_lane(pool, &in);
+    if (status == VP_OK) status = make_lane(pool, &out);
+    pool_lock(pool);
+    bool first = status == VP_OK && !pool->context[card];
+    if (first) {
+        pool->lanes[2 * card] = in;
+        pool->lanes[2 * card + 1] = out;
+        pool->context[card] = context;
+        pool->computes |= 1u << card;
+    }
+    pool_unlock(pool);
+    if (!first) {
+        destroy_lane(pool, &in);
+        destroy_lane(pool, &out);
+    }
+    return status;
+}
+
+/* Unmaps what is mapped at a segment's addresses. */
+static void unmap_segment(vp_pool *pool, struct segment *segment)
+{
+    for (uint32_t i = 0; i < segment->chunk_count; i++) {
+        struct chunk *chunk = &segment->chunks[i];
+        bool mapped = chunk->state == CHUNK_RESIDENT || chunk->state == CHUNK_SETTLING ||
+                      chunk->state == CHUNK_LEAVING;
+        if (mapped) pool_unmap(pool, chunk_address(chunk), chunk_bytes(&pool->segments, chunk));
+    }
+    if (segment->guarded)
+        pool_unmap(pool, segment->base + segment->pages * pool->page_bytes, pool->page_bytes);
+    table_clear(segment);
+    free(segment->slab);
+}
+
+static void release_memory(vp_pool *pool)
+{
+    const struct driver *driver = pool->driver;
+    if (pool->segments.space) list_each(node, &pool->segments.all)
+            unmap_segment(pool, list_entry(node, struct segment, all));
+    for (uint64_t i = 0; i < pool->frames.count; i++) {
+        struct frame *frame = pool->frames.by_number[i];
+        if (frame) pool_release_memory(pool, frame->handle, frame->alias, frame->pages * pool->page_bytes);
+    }
+    if (pool->guard_handle) driver->cuMemRelease(pool->guard_handle);
+    if (pool->space.bytes) driver->cuMemAddressFree(pool->space.base, pool->space.bytes);
+    if (pool->alias_end > pool->alias_base)
+        driver->cuMemAddressFree(pool->alias_base, pool->alias_end - pool->alias_base);
+}
+
+static void destroy_marks(vp_pool *pool)
+{
+    for (unsigned slot = 0; slot < pool->order.count; slot++)
+        for (unsigned i = 0; i < ORDER_MARKS; i++) {
+            CUevent event = pool->order.stream[slot]->marks[i].event;
+            if (event) pool->driver->cuEventDestroy_v2(event);
+        }
+}
+
+void vp_close(vp_pool *pool)
+{
+    if (!pool) return;
+    if (pool->mover_runs) pool_stop_mover(pool);
+    for (unsigned card = 0; card < pool->cards; card++) {
+        if (!pool->context[card]) continue;
+        pool->driver->cuCtxSetCurrent(pool->context[card]);
+        pool->driver->cuCtxSynchronize();
+    }
+    record_destroy(pool);
+    vet_destroy(pool);
+    destroy_marks(pool);
+    for (unsigned i = 0; i < MOVE_LANES; i++) destroy_lane(pool, &pool->lanes[i]);
+    release_memory(pool);
+    params_destroy(&pool->params);
+    if (pool->segments.space) segments_destroy(&pool->segments);
+    order_destroy(&pool->order);
+    frame_table_destroy(&pool->frames);
+    space_destroy(&pool->space);
+    free(pool->alias_free);
+    pthread_cond_destroy(&pool->changed);
+    pthread_mutex_destroy(&pool->lock);
+    pthread_mutex_destroy(&pool->verifying);
+    if (pool->driver == &pool->own_driver) driver_unload(&pool->own_driver);
+    free(pool);
+}

@@ -1,0 +1,445 @@
+/* One operation on its way to the driver. The launch path: no heap, one lock. */
+#include "pool/internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/units.h"
+
+static const uint64_t hold_wait_ns = 50 * 1000, hold_report_ns = 10 * NS_PER_S;
+
+static _Atomic uint32_t next_thread_id = 1;
+static pthread_key_t thread_key;
+static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+static __thread struct pool_thread *this_thread __attribute__((tls_model("initial-exec")));
+
+static void free_thread(void *thread)
+{
+    free(thread);
+    this_thread = NULL;
+}
+
+static void make_key(void)
+{
+    if (pthread_key_create(&thread_key, free_thread) != 0) abort();
+}
+
+static struct pool_thread *make_thread(void)
+{
+    pthread_once(&thread_once, make_key);
+    struct pool_thread *thread = malloc(sizeof *thread); /* its lists are touched as they are needed */
+    if (!thread) return NULL;
+    thread->id = atomic_fetch_add(&next_thread_id, 1);
+    thread->slot = 0;
+    pthread_setspecific(thread_key, thread);
+    this_thread = thread;
+    return thread;
+}
+
+struct pool_thread *pool_thread_get(vp_pool *pool)
+{
+    if (pool->edge) return (struct pool_thread *)(uintptr_t)pool->edge->thread(pool->edge->context);
+    return this_thread ? this_thread : make_thread();
+}
+
+uint64_t pool_thread_key(vp_pool *pool)
+{
+    struct pool_thread *thread = pool_thread_get(pool);
+    return thread ? thread->id : 0;
+}
+
+void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CUstream stream,
+                   const char *name)
+{
+    op->pool = pool;
+    op->kind = kind;
+    op->stream = stream;
+    op->name = name;
+    op->handle = NULL;
+    op->function = NULL;
+    op->params = op->extra = NULL;
+    op->host = NULL;
+    op->word_count = 0;
+    op->sequence = 0;
+    op->unclear = op->overflown = false;
+    op->thread = pool_thread_get(pool);
+    memset(&op->request, 0, offsetof(struct move_request, waits));
+}
+
+static void add_word(struct pool_op *op, vp_addr address, uint64_t bytes)
+{
+    if (!op->thread || op->word_count == POOL_WORDS)
+        op->overflown = true;
+    else
+        op->thread->words[op->word_count++] = (struct pool_word){address, bytes};
+}
+
+void pool_op_touch(struct pool_op *op, CUdeviceptr address)
+{
+    if (space_contains(&op->pool->space, address)) add_word(op, address, 0);
+}
+
+void pool_op_touch_range(struct pool_op *op, CUdeviceptr address, uint64_t bytes)
+{
+    if (bytes > 0 && space_contains(&op->pool->space, address)) add_word(op, address, bytes);
+}
+
+void pool_op_touch_params(struct pool_op *op, void *handle, void **params, void **extra)
+{
+    op->handle = handle;
+    op->params = params;
+    op->extra = extra;
+    op->function = params_find(&op->pool->params, handle);
+    if (!op->thread || !op->function) {
+        op->overflown = true;
+        return;
+    }
+    if (params && !op->function->layout_known) op->unclear = true;
+    const struct space *space = &op->pool->space;
+    unsigned found = params_scan(op->function, params, extra, space->base, space->bytes,
+                                 op->thread->scanned, POOL_WORDS);
+    if (found > POOL_WORDS) op->overflown = true;
+    for (unsigned i = 0; i < found && i < POOL_WORDS; i++) add_word(op, op->thread->scanned[i], 0);
+}
+
+void pool_op_scan_host(struct pool_op *op, CUdeviceptr to, const void *from, uint64_t bytes)
+{
+    if (!from || !space_contains(&op->pool->space, to)) return;
+    op->host = from;
+    op->host_bytes = bytes <= MIB ? bytes : 64 * KIB;
+    op->host_to = to;
+}
+
+void pool_op_touch_anything(struct pool_op *op)
+{
+    op->unclear = true;
+}
+
+/* ---- what the words come to; lock held ---- */
+
+static void add_touch(struct pool_op *op, struct segment *segment, uint32_t first, uint32_t last)
+{
+    struct move_touch *touches = op->thread->touches;
+    if (segment->touch_serial == op->pool->touch_serial) {
+        struct move_touch *known = &touches[segment->touch_index];
+        if (first <= known->last_chunk + 1 && last + 1 >= known->first_chunk) {
+            if (first < known->first_chunk) known->first_chunk = first;
+            if (last > known->last_chunk) known->last_chunk = last;
+            return;
+        }
+    }
+    if (op->request.count == POOL_TOUCHES) {
+        op->overflown = true;
+        return;
+    }
+    segment->touch_serial = op->pool->touch_serial;
+    segment->touch_index = op->request.count;
+    touches[op->request.count++] = (struct move_touch){segment, first, last};
+}
+
+static void add_segment(struct pool_op *op, struct segment *segment)
+{
+    add_touch(op, segment, 0, segment->chunk_count - 1);
+}
+
+/* A pointer: to the block it points into. One to dead memory touches nothing. */
+static void resolve_pointer(struct pool_op *op, struct segment *segment, vp_addr address)
+{
+    if (!segment->noted) {
+        add_segment(op, segment);
+        return;
+    }
+    const struct block *block = segment_block_at(segment, address);
+    if (block) {
+        add_touch(op, segment, segment_chunk_at(segment, block->start),
+                  segment_chunk_at(segment, block->end - 1));
+        return;
+    }
+    uint32_t chunk = segment_chunk_at(segment, address);
+    if (segment->chunks[chunk].live_bytes) add_touch(op, segment, chunk, chunk);
+}
+
+static void resolve_range(struct pool_op *op, vp_addr address, uint64_t bytes)
+{
+    const struct segments *segments = &op->pool->segments;
+    vp_addr end = address + bytes;
+    while (address < end) {
+        struct segment *segment = segment_of(segments, address);
+        if (!segment) return; /* past the segment's end: the driver will say what it thinks of that */
+        vp_addr segment_end = segment->base + (segment->pages << segments->space->page_shift);
+        vp_addr last = (end < segment_end ? end : segment_end) - 1;
+        add_touch(op, segment, segment_chunk_at(segment, address), segment_chunk_at(segment, last));
+        address = last + 1;
+    }
+}
+
+/* What the touched tables point to, and what tables among that point to. True when there is any table. */
+static bool close_over_tables(struct pool_op *op)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < op->request.count; i++) {
+        const struct table *table = op->thread->touches[i].segment->table;
+        if (!table) continue;
+        any = true;
+        op->unclear |= table->full;
+        for (uint32_t k = 0; k < table->count; k++) {
+            struct segment *target = table->to[k].segment;
+            if (target->generation == table->to[k].generation && target->state == SEGMENT_LIVE)
+                add_segment(op, target);
+        }
+    }
+    return any;
+}
+
+static void learn_from_host(struct pool_op *op)
+{
+    struct segment *holder = segment_of(&op->pool->segments, op->host_to);
+    if (holder) table_learn(&op->pool->segments, holder, op->host, op->host_bytes);
+}
+
+/* A copy carries the addresses in its source along. */
+static void learn_from_copy(struct pool_op *op)
+{
+    struct move_touch *touches = op->thread->touches;
+    for (uint32_t i = 0; i < op->request.count; i++) {
+        const struct table *table = touches[i].segment->table;
+        for (uint32_t k = 0; table && k < op->request.count; k++)
+            if (k != i) table_copy(touches[k].segment, table);
+    }
+}
+
+static void resolve(struct pool_op *op)
+{
+    vp_pool *pool = op->pool;
+    pool->touch_serial++;
+    op->request.count = 0;
+    op->request.touches = op->thread->touches;
+    for (uint32_t i = 0; i < op->word_count; i++) {
+        const struct pool_word *word = &op->thread->words[i];
+        if (word->bytes) {
+            resolve_range(op, word->address, word->bytes);
+            continue;
+        }
+        struct segment *segment = segment_of(&pool->segments, word->address);
+        if (segment) resolve_pointer(op, segment, word->address);
+    }
+    if (op->host) learn_from_host(op);
+    bool tables = !(pool->options.verify == 2) && close_over_tables(op);
+    if (op->kind == POOL_COPY) {
+        if (tables) learn_from_copy(op);
+        tables = false; /* a copy reads and writes what it names, and no more */
+    }
+    bool vetted = !op->function || (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
+                                    !atomic_load_explicit(&op->function->writes_addresses, memory_order_relaxed));
+    op->request.exclusive = op->unclear || !vetted || (tables && op->function);
+    if (op->unclear)
+        for (uint32_t i = 0; i < op->request.count; i++) op->thread->touches[i].segment->loose = true;
+}
+
+/* ---- streams ---- */
+
+static bool is_special(CUstream stream)
+{
+    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
+/* The slot of the operation's stream; lock held. ORDER_STREAMS: no room for another stream. */
+static unsigned find_slot(struct pool_op *op, CUcontext context)
+{
+    CUstream stream = op->stream == CU_STREAM_LEGACY ? NULL : op->stream;
+    uint64_t key = stream == CU_STREAM_PER_THREAD ? op->thread->id : 0;
+    struct order *order = &op->pool->order;
+    unsigned slot = op->thread->slot;
+    if (slot < order->count) {
+        const struct order_stream *last = order->stream[slot];
+        if (last->handle == stream && last->key == key && !last->ended &&
+            (!context || last->context == context))
+            return slot;
+    }
+    slot = order_find(order, stream, key, context);
+    if (slot < ORDER_STREAMS) op->thread->slot = slot;
+    return slot;
+}
+
+/* ---- entering ---- */
+
+static void report_hold(struct pool_op *op, uint64_t held_ns)
+{
+    const struct move *move = &op->pool->move;
+    const char *name = op->function ? op->function->name : op->name;
+    log_warn("%s has been held for %.0f s: %u chunks on the move, %u operations running alone, %u frames "
+             "being made, %llu pages wanted home",
+             name, (double)held_ns / 1e9, move->moving, move->exclusive_running, move->making,
+             (unsigned long long)move_wanted_pages(move));
+}
+
+static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
+{
+    vp_pool *pool = op->pool;
+    uint64_t began = pool_now_ns(pool), reported = 0;
+    while (*verdict == MOVE_HELD && !pool->lost) {
+        if (!pool_work(pool)) pool_wait(pool, hold_wait_ns);
+        *verdict = move_admit(&pool->move, &op->request);
+        uint64_t held = pool_now_ns(pool) - began;
+        if (held - reported > hold_report_ns) {
+            reported = held;
+            report_hold(op, held);
+        }
+    }
+    pool->holds++;
+    pool->hold_ns += pool_now_ns(pool) - began;
+    if (*verdict == MOVE_HELD) move_abandon(&pool->move, &op->request);
+    return CUDA_SUCCESS;
+}
+
+/* The event that tells of a wait's end; NULL when it has ended. Lock held. */
+static CUevent event_of(vp_pool *pool, const struct move_wait *wait)
+{
+    if (!wait->is_mark) {
+        if (pool->move.lanes[wait->lane_or_slot].ended >= wait->number) return NULL;
+        return pool->lanes[wait->lane_or_slot].events[wait->number % MOVE_COPIES];
+    }
+    const struct order_stream *stream = pool->order.stream[wait->lane_or_slot];
+    for (unsigned i = 0; i < stream->mark_count; i++) {
+        const struct order_mark *mark = &stream->marks[(stream->first_mark + i) % ORDER_MARKS];
+        if (mark->covers >= wait->number) return (CUevent)mark->event;
+    }
+    return NULL;
+}
+
+static void note_uses(struct pool_op *op)
+{
+    struct order *order = &op->pool->order;
+    struct list *age = op->pool->segments.age;
+    op->sequence = order_enter(order, op->slot);
+    for (uint32_t i = 0; i < op->request.count; i++) {
+        struct segment *segment = op->thread->touches[i].segment;
+        order_uses_add(order, &segment->uses, op->slot, op->sequence);
+        if (segment->state != SEGMENT_LIVE) continue;
+        list_remove(&segment->age);
+        list_push_back(&age[segment->card], &segment->age);
+    }
+}
+
+static bool all_ready(const struct pool_op *op)
+{
+    if (op->request.exclusive || op->pool->captures) return false;
+    for (uint32_t i = 0; i < op->request.count; i++)
+        if (op->thread->touches[i].segment->unready) return false;
+    return true;
+}
+
+/* While a stream captures, what it touches stays where it is for good, and the host waits for copies. */
+static void prepare_capture(struct pool_op *op)
+{
+    vp_pool *pool = op->pool;
+    if (!pool->captures) return;
+    int status = CU_STREAM_CAPTURE_STATUS_NONE;
+    pool_unlock(pool);
+    CUresult asked = pool->driver->cuStreamIsCapturing(op->stream, &status);
+    pool_lock(pool);
+    if (asked != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) return;
+    op->request.host_waits = true;
+    op->request.exclusive = false; /* it does not run now; the graph will be unclear */
+}
+
+static void pin_captured(struct pool_op *op)
+{
+    for (uint32_t i = 0; i < op->request.count; i++)
+        op->thread->touches[i].segment->captured = true;
+}
+
+static CUresult refuse(struct pool_op *op)
+{
+    log_error("%s cannot run: what it needs can be brought neither to the card nor within its reach; "
+              "raise --hbm or --host, or free memory",
+              op->function ? op->function->name : op->name);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Decides under the lock; collects the events to wait for. */
+static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, unsigned *event_count)
+{
+    vp_pool *pool = op->pool;
+    op->slot = find_slot(op, context);
+    if (op->slot == ORDER_STREAMS) {
+        log_error("more than %d streams are in use; vrampool cannot keep them apart", ORDER_STREAMS);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    op->request.slot = op->slot;
+    resolve(op);
+    if (op->overflown) return refuse(op);
+    if (op->request.count == 0 && !op->unclear) return CUDA_SUCCESS;
+    prepare_capture(op);
+    if (!all_ready(op)) {
+        enum move_verdict verdict = move_admit(&pool->move, &op->request);
+        if (verdict == MOVE_HELD) hold(op, &verdict);
+        if (verdict == MOVE_REFUSED) return refuse(op);
+        for (unsigned i = 0; i < op->request.wait_count; i++) {
+            CUevent event = event_of(pool, &op->request.waits[i]);
+            if (event) events[(*event_count)++] = event;
+        }
+        if (op->request.host_waits) pin_captured(op);
+    }
+    note_uses(op);
+    return CUDA_SUCCESS;
+}
+
+CUresult pool_op_enter(struct pool_op *op)
+{
+    vp_pool *pool = op->pool;
+    if (op->word_count == 0 && !op->unclear && !op->overflown) return CUDA_SUCCESS;
+    if (!op->thread) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUcontext context = NULL;
+    if (is_special(op->stream) || pool->computes & (pool->computes - 1))
+        pool->driver->cuCtxGetCurrent(&context);
+    if (pool->options.verify) verify_begin(op);
+    CUevent events[MOVE_WAITS];
+    unsigned event_count = 0;
+    pool_lock(pool);
+    CUresult result = admit(op, context, events, &event_count);
+    pool_unlock(pool);
+    for (unsigned i = 0; i < event_count && result == CUDA_SUCCESS; i++) {
+        result = pool->driver->cuStreamWaitEvent(op->stream, events[i], 0);
+        if (result != CUDA_SUCCESS) result = pool->driver->cuEventSynchronize(events[i]);
+    }
+    return result;
+}
+
+/* Records a mark on the operation's own stream, where one is due. */
+static void mark(struct pool_op *op)
+{
+    vp_pool *pool = op->pool;
+    const struct driver *driver = pool->driver;
+    pool_lock(pool);
+    struct order_stream *stream = pool->order.stream[op->slot];
+    uint64_t covers = stream->marking ? 0 : order_mark_covers(stream);
+    struct order_mark *next = covers ? order_mark_next(stream) : NULL;
+    if (next) stream->marking = true;
+    pool_unlock(pool);
+    if (!next) return;
+    CUresult done = CUDA_SUCCESS;
+    if (!next->event) done = driver->cuEventCreate((CUevent *)&next->event, CU_EVENT_DISABLE_TIMING);
+    if (done == CUDA_SUCCESS) done = driver->cuEventRecord((CUevent)next->event, op->stream);
+    pool_lock(pool);
+    stream->marking = false;
+    if (done == CUDA_SUCCESS) order_mark_recorded(stream, covers);
+    pool_unlock(pool);
+}
+
+CUresult pool_op_leave(struct pool_op *op, CUresult result)
+{
+    vp_pool *pool = op->pool;
+    atomic_fetch_add_explicit(&pool->operations, 1, memory_order_relaxed);
+    if (op->sequence) {
+        struct order_stream *stream = pool->order.stream[op->slot];
+        if (op->request.exclusive) vet_queue(pool, op);
+        if (pool->record && result == CUDA_SUCCESS) record_op(pool, op);
+        order_leave(stream);
+        bool wanted = atomic_load_explicit(&stream->mark_wanted, memory_order_relaxed);
+        if (wanted || op->sequence % ORDER_SAMPLE == 0) mark(op);
+    }
+    return pool->options.verify && (op->word_count || op->unclear) ? verify_end(op, result) : result;
+}

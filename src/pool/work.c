@@ -1,0 +1,372 @@
+/* The edge: asks the driver what has finished, carries out what move decides, and the mover's thread. */
+#include "pool/internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { TRIES = 8 }; /* of a map call that the driver refuses for the moment */
+
+static const uint64_t idle_wait_ns = 20 * 1000 * 1000, busy_wait_ns = 50 * 1000;
+
+uint64_t pool_now_ns(const vp_pool *pool)
+{
+    return pool->edge ? pool->edge->now_ns(pool->edge->context) : clock_now_ns();
+}
+
+void pool_wake(vp_pool *pool)
+{
+    if (!pool->edge) pthread_cond_broadcast(&pool->changed);
+}
+
+void pool_wait(vp_pool *pool, uint64_t ns)
+{
+    if (pool->edge) {
+        pool->edge->wait(pool->edge->context);
+        return;
+    }
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)ns;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&pool->changed, &pool->lock, &until);
+}
+
+/* ---- memory and mappings ---- */
+
+static CUresult retry(vp_pool *pool, CUresult result, unsigned *tries)
+{
+    bool again = result != CUDA_SUCCESS && result != CUDA_ERROR_ILLEGAL_ADDRESS && ++*tries < TRIES;
+    if (again) log_debug("a mapping call failed with %s; trying again", driver_error_name(pool->driver, result));
+    return again;
+}
+
+CUresult pool_unmap(vp_pool *pool, vp_addr address, uint64_t bytes)
+{
+    CUresult result;
+    unsigned tries = 0;
+    do
+        result = pool->driver->cuMemUnmap(address, bytes);
+    while (retry(pool, result, &tries));
+    return result;
+}
+
+CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes, CUmemGenericAllocationHandle handle,
+                  unsigned place)
+{
+    const struct driver *driver = pool->driver;
+    CUresult result;
+    unsigned tries = 0;
+    do
+        result = driver->cuMemMap(address, bytes, 0, handle, 0);
+    while (retry(pool, result, &tries));
+    if (result != CUDA_SUCCESS) return result;
+    tries = 0;
+    do
+        result = driver->cuMemSetAccess(address, bytes, pool->access[place], pool->accesses[place]);
+    while (retry(pool, result, &tries));
+    if (result != CUDA_SUCCESS) pool_unmap(pool, address, bytes);
+    return result;
+}
+
+/* A slot of a chunk's size in the range of aliases; 0: none left. */
+static vp_addr take_alias(vp_pool *pool)
+{
+    pool_lock(pool);
+    uint64_t slot_bytes = pool->segments.chunk_pages * pool->page_bytes;
+    vp_addr alias = 0;
+    if (pool->alias_free_count) {
+        alias = pool->alias_free[--pool->alias_free_count];
+    } else if (pool->alias_end - pool->alias_next >= slot_bytes) {
+        alias = pool->alias_next;
+        pool->alias_next += slot_bytes;
+    }
+    pool_unlock(pool);
+    return alias;
+}
+
+static void give_alias(vp_pool *pool, vp_addr alias)
+{
+    pool_lock(pool);
+    if (pool->alias_free_count == pool->alias_free_room) {
+        uint64_t room = pool->alias_free_room ? 2 * pool->alias_free_room : 256;
+        vp_addr *wider = realloc(pool->alias_free, room * sizeof *wider);
+        if (wider) {
+            pool->alias_free = wider;
+            pool->alias_free_room = room;
+        }
+    }
+    if (pool->alias_free_count < pool->alias_free_room) /* else the slot is lost; there are plenty */
+        pool->alias_free[pool->alias_free_count++] = alias;
+    pool_unlock(pool);
+}
+
+CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_t *out, vp_addr *alias)
+{
+    CUmemGenericAllocationHandle handle;
+    *alias = take_alias(pool);
+    if (!*alias) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = pool->driver->cuMemCreate(&handle, bytes, &pool->place_prop[place], 0);
+    if (result == CUDA_SUCCESS) {
+        result = pool_map(pool, *alias, bytes, handle, place);
+        if (result != CUDA_SUCCESS) pool->driver->cuMemRelease(handle);
+    }
+    if (result != CUDA_SUCCESS)
+        give_alias(pool, *alias);
+    else
+        *out = handle;
+    return result;
+}
+
+void pool_release_memory(vp_pool *pool, uint64_t handle, vp_addr alias, uint64_t bytes)
+{
+    bool unmapped = pool_unmap(pool, alias, bytes) == CUDA_SUCCESS;
+    CUresult result = pool->driver->cuMemRelease(handle);
+    if (result != CUDA_SUCCESS) result = pool->driver->cuMemRelease(handle);
+    if (unmapped) give_alias(pool, alias);
+}
+
+/* ---- actions ---- */
+
+static void explain_exhaustion(vp_pool *pool, const struct move_action *action)
+{
+    const struct frame_place *place = &pool->frames.place[action->place];
+    log_warn("%s gives no more than %llu MiB, not the %llu MiB it was thought to have; the pool shrinks to "
+             "that%s",
+             place->name,
+             (unsigned long long)((place->used_pages + place->free_pages) * pool->page_bytes >> 20),
+             (unsigned long long)(place->capacity_pages * pool->page_bytes >> 20),
+             place->kind == VP_PLACE_HOST ? " (host memory is taken by others, or limited: ulimit -l)" : "");
+}
+
+static void do_make(vp_pool *pool, const struct move_action *action, struct move_result *result)
+{
+    uint64_t began = pool_now_ns(pool);
+    CUresult made = pool_make_memory(pool, action->place, action->pages * pool->page_bytes,
+                                     &result->handle, &result->alias);
+    result->ok = made == CUDA_SUCCESS;
+    result->exhausted = made == CUDA_ERROR_OUT_OF_MEMORY;
+    if (result->exhausted) explain_exhaustion(pool, action);
+    if (action->place == pool->host_place) pool->host_wait_ns += pool_now_ns(pool) - began;
+}
+
+static CUresult queue_copy(vp_pool *pool, const struct move_action *action)
+{
+    struct pool_lane *lane = &pool->lanes[action->lane];
+    CUresult result = pool->driver->cuMemcpyAsync(action->to->alias, action->from->alias, action->bytes,
+                                                  lane->stream);
+    if (result != CUDA_SUCCESS) return result;
+    CUevent event = lane->events[action->ticket % MOVE_COPIES];
+    result = pool->driver->cuEventRecord(event, lane->stream);
+    if (result == CUDA_SUCCESS) return result;
+    /* The copy is queued, but nothing would tell of its end: it must not outlive this call. */
+    pool->driver->cuStreamSynchronize(lane->stream);
+    return pool->driver->cuEventRecord(event, lane->stream);
+}
+
+static void do_map(vp_pool *pool, const struct move_action *action, struct move_result *result)
+{
+    const struct frame *old = action->mapped ? action->from : NULL;
+    if (old && pool_unmap(pool, action->address, action->bytes) != CUDA_SUCCESS) {
+        result->mapping = MOVE_MAPPED_OLD;
+        return;
+    }
+    CUresult done = pool_map(pool, action->address, action->bytes, action->to->handle, action->to->place);
+    if (done == CUDA_SUCCESS) {
+        if (!action->from || (done = queue_copy(pool, action)) == CUDA_SUCCESS) {
+            result->ok = true;
+            result->mapping = MOVE_MAPPED_NEW;
+            return;
+        }
+        if (pool_unmap(pool, action->address, action->bytes) != CUDA_SUCCESS) {
+            result->mapping = MOVE_MAPPED_NEW;
+            return;
+        }
+    }
+    result->mapping = MOVE_MAPPED_NOWHERE;
+    if (old && pool_map(pool, action->address, action->bytes, old->handle, old->place) == CUDA_SUCCESS)
+        result->mapping = MOVE_MAPPED_OLD;
+}
+
+static void do_unmap(vp_pool *pool, const struct move_action *action, struct move_result *result)
+{
+    if (pool_unmap(pool, action->address, action->bytes) != CUDA_SUCCESS) {
+        result->mapping = MOVE_MAPPED_OLD;
+        return;
+    }
+    result->ok = true;
+    result->mapping = MOVE_MAPPED_NOWHERE;
+    /* Where the new mapping fails the data is safe in its frame all the same: it is fetched when needed. */
+    const struct frame *to = action->to;
+    if (to && pool_map(pool, action->address, action->bytes, to->handle, to->place) == CUDA_SUCCESS)
+        result->mapping = MOVE_MAPPED_NEW;
+}
+
+static void do_mark(vp_pool *pool, const struct move_action *action, struct move_result *result)
+{
+    pool_lock(pool);
+    struct order_stream *stream = pool->order.stream[action->slot];
+    struct order_mark *mark = order_mark_next(stream);
+    CUstream handle = (CUstream)stream->handle;
+    CUcontext context = (CUcontext)stream->context;
+    bool foreign = stream->key && handle == CU_STREAM_PER_THREAD; /* only its own thread can name it */
+    pool_unlock(pool);
+    if (foreign) return;
+    const struct driver *driver = pool->driver;
+    CUcontext current = NULL;
+    driver->cuCtxGetCurrent(&current);
+    if (current != context) driver->cuCtxSetCurrent(context);
+    CUresult done = CUDA_SUCCESS;
+    if (!mark->event) done = driver->cuEventCreate((CUevent *)&mark->event, CU_EVENT_DISABLE_TIMING);
+    if (done == CUDA_SUCCESS) done = driver->cuEventRecord((CUevent)mark->event, handle);
+    result->ok = done == CUDA_SUCCESS;
+    if (current != context) driver->cuCtxSetCurrent(current);
+}
+
+static void carry_out(vp_pool *pool, const struct move_action *action, struct move_result *result)
+{
+    switch (action->kind) {
+    case MOVE_DO_NOTHING: break;
+    case MOVE_DO_MAKE: do_make(pool, action, result); break;
+    case MOVE_DO_RELEASE:
+        pool_release_memory(pool, action->from->handle, action->from->alias,
+                            action->from->pages * pool->page_bytes);
+        result->ok = true;
+        break;
+    case MOVE_DO_MAP: do_map(pool, action, result); break;
+    case MOVE_DO_COPY: result->ok = queue_copy(pool, action) == CUDA_SUCCESS; break;
+    case MOVE_DO_UNMAP: do_unmap(pool, action, result); break;
+    case MOVE_DO_MARK: do_mark(pool, action, result); break;
+    }
+}
+
+/* ---- what has finished ---- */
+
+/* The context is gone: nothing will finish any more, and nothing is moved. Programs see the driver's own error. */
+static void lose(vp_pool *pool, CUresult result)
+{
+    if (!pool->lost)
+        log_error("the device reports %s: nothing is moved any more",
+                  driver_error_name(pool->driver, result));
+    pool->lost = true;
+}
+
+/* Asks for one event without the lock; true when it has come to pass. */
+static bool has_passed(vp_pool *pool, CUevent event)
+{
+    pool_unlock(pool);
+    CUresult result = pool->driver->cuEventQuery(event);
+    pool_lock(pool);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) lose(pool, result);
+    return result == CUDA_SUCCESS;
+}
+
+static bool poll_lane(vp_pool *pool, unsigned index)
+{
+    bool any = false;
+    struct move_lane *lane = &pool->move.lanes[index];
+    while (lane->ended < lane->issued) {
+        uint64_t ticket = lane->ended + 1;
+        if (!has_passed(pool, pool->lanes[index].events[ticket % MOVE_COPIES])) break;
+        move_copy_ended(&pool->move, index);
+        any = true;
+    }
+    return any;
+}
+
+static bool poll_stream(vp_pool *pool, struct order_stream *stream)
+{
+    bool any = false;
+    struct order_mark *mark;
+    while ((mark = order_mark_oldest(stream)) != NULL) {
+        if (!has_passed(pool, (CUevent)mark->event)) break;
+        if (order_mark_oldest(stream) != mark) break; /* the stream was settled meanwhile */
+        order_mark_passed(stream);
+        any = true;
+    }
+    return any;
+}
+
+static bool poll(vp_pool *pool)
+{
+    if (pool->polling || pool->lost) return false;
+    pool->polling = true;
+    bool any = false;
+    for (unsigned card = 0; card < pool->cards; card++) {
+        if (!(pool->computes >> card & 1)) continue;
+        any |= poll_lane(pool, 2 * card);
+        any |= poll_lane(pool, 2 * card + 1);
+    }
+    for (unsigned slot = 0; slot < pool->order.count; slot++)
+        any |= poll_stream(pool, pool->order.stream[slot]);
+    any |= vet_poll(pool);
+    pool->polling = false;
+    return any;
+}
+
+bool pool_work(vp_pool *pool)
+{
+    bool any = poll(pool);
+    struct move_action action;
+    if (!pool->lost && move_next(&pool->move, &action)) {
+        struct move_result result = {0};
+        pool_unlock(pool);
+        carry_out(pool, &action, &result);
+        pool_lock(pool);
+        move_done(&pool->move, &action, &result);
+        any = true;
+    }
+    if (any) pool_wake(pool);
+    return any;
+}
+
+static bool is_busy(const vp_pool *pool)
+{
+    return pool->move.moving || !list_empty(&pool->move.requests) || !list_empty(&pool->move.wanted) ||
+           pool->move.exclusive_running;
+}
+
+static void *mover_main(void *argument)
+{
+    vp_pool *pool = argument;
+    int mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* our calls disturb no capture of the program's */
+    pool->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    CUcontext current = NULL;
+    pool_lock(pool);
+    while (!pool->stopping) {
+        CUcontext context = pool->computes ? pool->context[__builtin_ctz(pool->computes)] : NULL;
+        if (context != current) {
+            pool_unlock(pool);
+            pool->driver->cuCtxSetCurrent(context);
+            current = context;
+            pool_lock(pool);
+        }
+        if (!context || !pool_work(pool)) pool_wait(pool, is_busy(pool) ? busy_wait_ns : idle_wait_ns);
+    }
+    pool_unlock(pool);
+    return NULL;
+}
+
+vp_status pool_start_mover(vp_pool *pool)
+{
+    sigset_t all, before;
+    sigfillset(&all); /* the program's signals are for its own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pool->mover_runs = pthread_create(&pool->mover, NULL, mover_main, pool) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pool->mover_runs ? VP_OK : VP_NO_HOST_MEMORY;
+}
+
+void pool_stop_mover(vp_pool *pool)
+{
+    pool_lock(pool);
+    pool->stopping = true;
+    pthread_cond_broadcast(&pool->changed);
+    pool_unlock(pool);
+    pthread_join(pool->mover, NULL);
+    pool->mover_runs = false;
+}
