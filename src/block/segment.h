@@ -82,6 +82,7 @@ struct segment {
     uint8_t state;        /* enum segment_state */
     bool noted;           /* an allocator above says what lives in it */
     bool loose;           /* touched by work of which not all is known: stays mapped wherever it is */
+    bool read_mostly;     /* advised */
     bool captured;        /* part of a captured graph: never moves */
     bool has_prior;
     bool guarded;         /* its guard page is mapped, at base + pages */

@@ -54,9 +54,11 @@ static bool on_the_move(uint8_t state)
            state == CHUNK_UNMAPPING;
 }
 
-static bool goes_away(uint8_t state)
+/* Its frame will be free. */
+static bool goes_away(const struct chunk *chunk)
 {
-    return state == CHUNK_LEAVING || state == CHUNK_UNMAPPING;
+    return (chunk->state == CHUNK_LEAVING || chunk->state == CHUNK_UNMAPPING) &&
+           chunk->other != chunk->frame;
 }
 
 static void show_location(struct move *move, const struct chunk *chunk)
@@ -76,13 +78,13 @@ void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
     assert(move_is_possible((enum chunk_state)chunk->state, event));
     move->coverage[chunk->state][event]++;
     bool was_home = move_chunk_is_home(move, chunk), was_moving = on_the_move(chunk->state);
-    if (goes_away(chunk->state)) move->coming_pages[chunk->frame->place] -= chunk->pages;
+    if (goes_away(chunk)) move->coming_pages[chunk->frame->place] -= chunk->pages;
 
     chunk->state = (uint8_t)target(frame, event);
     chunk->frame = frame;
     chunk->other = other;
     bool is_home = move_chunk_is_home(move, chunk);
-    if (goes_away(chunk->state)) move->coming_pages[frame->place] += chunk->pages;
+    if (goes_away(chunk)) move->coming_pages[frame->place] += chunk->pages;
     chunk->segment->unready += (uint32_t)was_home - (uint32_t)is_home;
     move->moving += (uint32_t)on_the_move(chunk->state) - (uint32_t)was_moving;
     show_location(move, chunk);

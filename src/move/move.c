@@ -16,6 +16,7 @@ void move_create(struct move *move, struct segments *segments, struct frame_tabl
     list_init(&move->requests);
     list_init(&move->wanted);
     list_init(&move->copied);
+    list_init(&move->hidden);
 }
 
 bool move_next(struct move *move, struct move_action *action)
@@ -108,11 +109,12 @@ static void unmap_done(struct move *move, const struct move_action *action, cons
     case MOVE_MAPPED_OLD:
         note_failure(move);
         chunk_change(move, chunk, MOVE_UNMAP_FAILED, old, NULL);
-        give(move, new);
+        if (new != old) give(move, new);
         return;
     case MOVE_MAPPED_NOWHERE: chunk_change(move, chunk, MOVE_UNMAPPED, new, NULL); break;
     case MOVE_MAPPED_NEW: chunk_change(move, chunk, MOVE_REMAPPED, new, NULL); break;
     }
+    if (new == old) return; /* hidden where it is */
     if (new)
         move->counts.evictions++;
     else
@@ -203,6 +205,14 @@ void move_forget_dead(struct move *move, struct segment *segment)
         chunk_change(move, chunk, MOVE_FORGET, NULL, NULL);
         give(move, frame);
     }
+}
+
+void move_hide(struct move *move, struct chunk *chunk)
+{
+    if (chunk->state != CHUNK_RESIDENT) return;
+    chunk_unqueue(chunk);
+    chunk_change(move, chunk, MOVE_DROP, chunk->frame, chunk->frame);
+    list_push_back(&move->hidden, &chunk->queue);
 }
 
 void move_want(struct move *move, struct chunk *chunk)
@@ -368,7 +378,7 @@ bool move_is_valid(const struct move *move)
             bool going = state == CHUNK_LEAVING || state == CHUNK_UNMAPPING;
             unready += !move_chunk_is_home(move, chunk);
             moving += going || state == CHUNK_MAPPING || state == CHUNK_SETTLING;
-            if (going) coming[chunk->frame->place] += chunk->pages;
+            if (going && chunk->other != chunk->frame) coming[chunk->frame->place] += chunk->pages;
             if ((state == CHUNK_EMPTY) != (chunk->frame == NULL) && state != CHUNK_MAPPING) return false;
             if ((state == CHUNK_SETTLING || state == CHUNK_LEAVING) && !chunk->other) return false;
             if (chunk->frame && (chunk->frame->free || chunk->frame->parked)) return false;

@@ -147,6 +147,7 @@ struct move {
     uint64_t low_pages[VP_MAX_CARDS];           /* room kept at home for what comes next */
     struct list requests;                       /* that wait; the first may demand */
     struct list wanted;                         /* chunks to be brought home, first come first */
+    struct list hidden;                         /* chunks to be unmapped where they are */
     struct list copied;                         /* chunks whose copy out has ended, to be unmapped */
     uint32_t moving;                            /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING */
     uint32_t exclusive_running;                 /* operations that allow no moves beside them */
@@ -177,6 +178,9 @@ void move_exclusive_over(struct move *move);
 
 /* A segment was freed, or blocks in it died: whatever of it is absent is forgotten, what is on its way out recalled. */
 void move_forget_dead(struct move *move, struct segment *segment);
+
+/* For verify mode: an idle, mapped chunk is to be unmapped where it is. */
+void move_hide(struct move *move, struct chunk *chunk);
 
 /* Asks for a chunk to be brought home when there is room. */
 void move_want(struct move *move, struct chunk *chunk);

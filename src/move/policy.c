@@ -38,6 +38,17 @@ static bool take_lane(struct move *move, struct move_action *action, unsigned in
     return true;
 }
 
+static bool next_hidden(struct move *move, struct move_action *action)
+{
+    if (list_empty(&move->hidden)) return false;
+    struct chunk *chunk = list_entry(move->hidden.next, struct chunk, queue);
+    chunk_unqueue(chunk);
+    action->kind = MOVE_DO_UNMAP;
+    name_chunk(move, action, chunk);
+    action->from = chunk->frame;
+    return true;
+}
+
 static bool next_unmap(struct move *move, struct move_action *action)
 {
     if (list_empty(&move->copied)) return false;
@@ -227,6 +238,10 @@ static enum found bring_home(struct move *move, struct chunk *chunk, struct move
     }
     if (chunk->state == CHUNK_RESIDENT && !segment_is_idle(move, chunk->segment)) return FOUND_BUSY;
     unsigned card = chunk->segment->card;
+    if (chunk->frame && chunk->frame->place == move->home[card]) { /* hidden where it is */
+        start_map(move, chunk, chunk->frame, action);
+        return FOUND_ACTION;
+    }
     bool copies = chunk->frame != NULL;
     if (copies && !take_lane(move, action, 2 * card)) return FOUND_BUSY;
     struct frame *frame = NULL;
@@ -274,7 +289,9 @@ static bool next_spare(struct move *move, struct move_action *action)
 
 bool policy_next(struct move *move, struct move_action *action)
 {
-    if (next_mark(move, action) || next_unmap(move, action)) return true;
+    if (next_mark(move, action) || next_unmap(move, action) ||
+        next_hidden(move, action))
+        return true;
     if (move->exclusive_running) return false;
     if (next_demand(move, action)) return true;
     if (!list_empty(&move->requests)) {

@@ -15,12 +15,17 @@
 enum {
     POOL_WORDS = 8192,   /* addresses and ranges one operation may name */
     POOL_TOUCHES = 8192, /* pieces of segments they come to */
-    POOL_EXCLUSIVES = 64,
 };
 
 struct pool_word {
     vp_addr address;
     uint64_t bytes; /* 0: a pointer, to whatever lives there */
+};
+
+/* For verify mode's reports. */
+struct verify_past {
+    const char *name;
+    uint32_t touches;
 };
 
 /* Per thread that launches; made at its first operation. */
@@ -37,14 +42,6 @@ struct pool_lane {
     CUevent events[MOVE_COPIES];
 };
 
-/* An operation that runs alone: over when `event` has come to pass, and what it wrote has been looked through. */
-struct pool_exclusive {
-    bool running;
-    CUevent event;
-    struct param_function *function;
-    uint32_t piece_count; /* of memory copied to the staging buffer */
-};
-
 struct vet; /* vet.c */
 struct record; /* record.c */
 
@@ -59,7 +56,7 @@ struct pool_edge {
 
 struct vp_pool {
     const struct driver *driver;
-    struct driver own_driver; /* where vp_open loaded it */
+    struct driver *owned_driver; /* the same, where vp_open loaded it */
     vp_options options;
     const struct pool_edge *edge;
 
@@ -86,14 +83,15 @@ struct vp_pool {
     vp_addr alias_base, alias_next, alias_end;
     vp_addr *alias_free; /* slots given back, as a stack */
     uint64_t alias_free_count, alias_free_room;
-    struct frame *guard; /* one frame, mapped behind every segment */
-    CUmemGenericAllocationHandle guard_handle;
+    CUmemGenericAllocationHandle guard_handle; /* one page, mapped behind every segment */
     struct pool_lane lanes[MOVE_LANES];
 
     struct vet *vet;
     struct record *record;
     uint32_t captures; /* streams that capture */
-    pthread_mutex_t verifying;
+    pthread_mutex_t verifying, recording;
+    struct verify_past past[8];
+    uint32_t past_count;
     bool lost; /* the context is gone: nothing more is moved */
 
     pthread_t mover;
@@ -164,7 +162,7 @@ bool vet_poll(vp_pool *pool);
 vp_status record_create(vp_pool *pool, const char *path) VP_MUST_USE;
 void record_destroy(vp_pool *pool);
 void record_alloc(vp_pool *pool, uint32_t id, uint64_t bytes);
-void record_free(vp_pool *pool, uint32_t id);
+void record_free(vp_pool *pool, uint32_t id, uint64_t bytes);
 void record_op(vp_pool *pool, const struct pool_op *op);
 
 /* verify.c */

@@ -2,6 +2,7 @@
 #include "pool/internal.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -105,7 +106,7 @@ static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *add
 
 static void rest(vp_pool *pool, struct segment *segment)
 {
-    if (pool->record) record_free(pool, segment->id);
+    if (pool->record) record_free(pool, segment->id, segment->noted ? 0 : segment->bytes);
     segment_rest(&pool->segments, segment);
     list_remove(&segment->age); /* its frames are the first to go */
     list_push_front(&pool->segments.age[segment->card], &segment->age);
@@ -236,7 +237,7 @@ void vp_note_alive(vp_pool *pool, vp_addr address, uint64_t bytes)
     struct segment *segment = segment_of(&pool->segments, address);
     if (segment && !segment->slab) {
         bool first = !segment->noted;
-        if (first && pool->record) record_free(pool, segment->id);
+        if (first && pool->record) record_free(pool, segment->id, segment->bytes);
         segment_note_alive(&pool->segments, segment, address, bytes);
         const struct block *block = segment_block_at(segment, address);
         if (pool->record && block && block->start == address) record_alloc(pool, block->id, bytes);
@@ -250,7 +251,7 @@ void vp_note_dead(vp_pool *pool, vp_addr address, uint64_t bytes)
     struct segment *segment = segment_of(&pool->segments, address);
     if (segment && segment->noted) {
         const struct block *block = segment_block_at(segment, address);
-        if (pool->record && block && block->start == address) record_free(pool, block->id);
+        if (pool->record && block && block->start == address) record_free(pool, block->id, block->end - block->start);
         segment_note_dead(&pool->segments, segment, address, bytes);
         move_forget_dead(&pool->move, segment);
         if (!segment->live_bytes) { /* what is dead goes first */

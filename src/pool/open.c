@@ -299,6 +299,7 @@ vp_status pool_open_stepped(const struct driver *driver, const vp_options *optio
     pool->edge = edge;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->verifying, NULL);
+    pthread_mutex_init(&pool->recording, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -420,6 +421,8 @@ void vp_close(vp_pool *pool)
     pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->lock);
     pthread_mutex_destroy(&pool->verifying);
-    if (pool->driver == &pool->own_driver) driver_unload(&pool->own_driver);
+    pthread_mutex_destroy(&pool->recording);
+    if (pool->owned_driver) driver_unload(pool->owned_driver);
+    free(pool->owned_driver);
     free(pool);
 }

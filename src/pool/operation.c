@@ -63,7 +63,7 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
     op->host = NULL;
     op->word_count = 0;
     op->sequence = 0;
-    op->unclear = op->overflown = false;
+    op->unclear = op->overflown = op->verifying = false;
     op->thread = pool_thread_get(pool);
     memset(&op->request, 0, offsetof(struct move_request, waits));
 }
@@ -441,5 +441,5 @@ CUresult pool_op_leave(struct pool_op *op, CUresult result)
         bool wanted = atomic_load_explicit(&stream->mark_wanted, memory_order_relaxed);
         if (wanted || op->sequence % ORDER_SAMPLE == 0) mark(op);
     }
-    return pool->options.verify && (op->word_count || op->unclear) ? verify_end(op, result) : result;
+    return op->verifying ? verify_end(op, result) : result;
 }

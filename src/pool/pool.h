@@ -41,6 +41,7 @@ struct pool_op {
     uint32_t slot;        /* of the stream */
     uint64_t sequence;    /* its number in the stream; 0: nothing in the pool is touched */
     bool unclear;         /* may touch anything: runs alone */
+    bool verifying;       /* holds the lock of verify mode */
     bool overflown;       /* more addresses than can be kept */
     struct pool_thread *thread;
     struct move_request request;

@@ -11,9 +11,9 @@
 #include "base/log.h"
 #include "base/units.h"
 
-enum { VET_PIECES = 4096, VET_SLOTS = 16 };
+enum { VET_PIECES = 1024, VET_SLOTS = 16 };
 
-static const uint64_t staging_bytes = 16 * MIB, large_bytes = 64 * KIB;
+static const uint64_t staging_bytes = 2 * MIB, large_bytes = 64 * KIB; /* staging: of each slot */
 
 struct vet_piece {
     struct segment *segment;
@@ -23,17 +23,16 @@ struct vet_piece {
 
 /* One operation that ran alone. */
 struct vet_slot {
-    bool used, queued, staged;
-    CUevent event;
+    bool used, queued;
+    CUevent event; /* kept, like the staging buffer, for the next */
+    void *staging;
     struct param_function *function;
-    uint32_t pieces;
+    uint32_t count;
+    struct vet_piece pieces[VET_PIECES];
 };
 
 struct vet {
-    void *staging;
-    bool staging_busy;
     struct vet_slot slots[VET_SLOTS];
-    struct vet_piece pieces[VET_PIECES]; /* of the one slot that has the staging buffer */
 };
 
 vp_status vet_create(vp_pool *pool)
@@ -45,9 +44,11 @@ vp_status vet_create(vp_pool *pool)
 void vet_destroy(vp_pool *pool)
 {
     if (!pool->vet) return;
-    for (unsigned i = 0; i < VET_SLOTS; i++)
-        if (pool->vet->slots[i].event) pool->driver->cuEventDestroy_v2(pool->vet->slots[i].event);
-    if (pool->vet->staging) pool->driver->cuMemFreeHost(pool->vet->staging);
+    for (unsigned i = 0; i < VET_SLOTS; i++) {
+        struct vet_slot *slot = &pool->vet->slots[i];
+        if (slot->event) pool->driver->cuEventDestroy_v2(slot->event);
+        if (slot->staging) pool->driver->cuMemFreeHost(slot->staging);
+    }
     free(pool->vet);
     pool->vet = NULL;
 }
@@ -59,10 +60,10 @@ static struct vet_slot *take_slot(vp_pool *pool)
         for (unsigned i = 0; i < VET_SLOTS; i++) {
             if (pool->vet->slots[i].used) continue;
             struct vet_slot *slot = &pool->vet->slots[i];
-            CUevent event = slot->event;
-            memset(slot, 0, sizeof *slot);
-            slot->event = event;
             slot->used = true;
+            slot->queued = false;
+            slot->function = NULL;
+            slot->count = 0;
             return slot;
         }
         if (pool->lost) return NULL;
@@ -89,9 +90,8 @@ static uint64_t bytes_worth_looking_at(vp_pool *pool, struct segment *segment, v
 }
 
 /* Lists what to look at: each buffer that the parameters name, from its start. */
-static uint32_t list_pieces(vp_pool *pool, const struct pool_op *op, vp_addr *starts)
+static void list_pieces(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot, vp_addr *starts)
 {
-    struct vet *vet = pool->vet;
     uint32_t count = 0;
     uint64_t share = staging_bytes / (op->word_count ? op->word_count : 1) & ~UINT64_C(15), offset = 0;
     for (uint32_t i = 0; i < op->word_count && count < VET_PIECES; i++) {
@@ -103,48 +103,44 @@ static uint32_t list_pieces(vp_pool *pool, const struct pool_op *op, vp_addr *st
         bool twice = count && starts[count - 1] == start;
         if (bytes < sizeof(vp_addr) || twice) continue;
         starts[count] = start;
-        vet->pieces[count++] = (struct vet_piece){segment, segment->generation, offset, bytes};
+        slot->pieces[count++] = (struct vet_piece){segment, segment->generation, offset, bytes};
         offset += units_round_up(bytes, 16);
     }
-    return count;
+    slot->count = count;
 }
 
-static CUresult stage(vp_pool *pool, const struct pool_op *op, uint32_t count, const vp_addr *starts)
+static CUresult stage(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot, const vp_addr *starts)
 {
-    struct vet *vet = pool->vet;
     CUresult result = CUDA_SUCCESS;
-    if (!vet->staging) result = pool->driver->cuMemHostAlloc(&vet->staging, staging_bytes, 0);
-    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++)
-        result = pool->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)vet->staging + vet->pieces[i].offset,
-                                             starts[i], vet->pieces[i].bytes, op->stream);
+    if (slot->count && !slot->staging)
+        result = pool->driver->cuMemHostAlloc(&slot->staging, staging_bytes, 0);
+    for (uint32_t i = 0; i < slot->count && result == CUDA_SUCCESS; i++) {
+        const struct vet_piece *piece = &slot->pieces[i];
+        result = pool->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)slot->staging + piece->offset,
+                                             starts[i], piece->bytes, op->stream);
+    }
     return result;
 }
 
 void vet_queue(vp_pool *pool, const struct pool_op *op)
 {
+    const struct driver *driver = pool->driver;
     pool_lock(pool);
     struct vet_slot *slot = take_slot(pool);
-    uint32_t count = 0;
-    if (slot && op->function && !pool->vet->staging_busy) {
-        slot->staged = pool->vet->staging_busy = true;
-        slot->function = op->function;
-        count = slot->pieces = list_pieces(pool, op, op->thread->scanned);
-    }
+    if (slot && op->function) list_pieces(pool, op, slot, op->thread->scanned);
     pool_unlock(pool);
     if (!slot) return;
+    if (stage(pool, op, slot, op->thread->scanned) == CUDA_SUCCESS)
+        slot->function = op->function; /* else it stays on probation */
+    else
+        slot->count = 0;
     CUresult result = CUDA_SUCCESS;
-    if (slot->staged) result = stage(pool, op, count, op->thread->scanned);
-    bool looked = result == CUDA_SUCCESS;
-    result = CUDA_SUCCESS;
-    if (!slot->event) result = pool->driver->cuEventCreate(&slot->event, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) result = pool->driver->cuEventRecord(slot->event, op->stream);
-    if (result != CUDA_SUCCESS) pool->driver->cuStreamSynchronize(op->stream);
+    if (!slot->event) result = driver->cuEventCreate(&slot->event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = driver->cuEventRecord(slot->event, op->stream);
+    if (result != CUDA_SUCCESS) driver->cuStreamSynchronize(op->stream);
     pool_lock(pool);
-    if (!looked) slot->pieces = 0, slot->function = NULL; /* it stays on probation */
-    if (result == CUDA_SUCCESS) {
-        slot->queued = true;
-    } else { /* over already */
-        if (slot->staged) pool->vet->staging_busy = false;
+    slot->queued = result == CUDA_SUCCESS;
+    if (!slot->queued) { /* over already */
         slot->used = false;
         move_exclusive_over(&pool->move);
     }
@@ -155,10 +151,10 @@ void vet_queue(vp_pool *pool, const struct pool_op *op)
 static void look(vp_pool *pool, struct vet_slot *slot)
 {
     bool found = false;
-    for (uint32_t i = 0; i < slot->pieces; i++) {
-        const struct vet_piece *piece = &pool->vet->pieces[i];
+    for (uint32_t i = 0; i < slot->count; i++) {
+        const struct vet_piece *piece = &slot->pieces[i];
         if (piece->segment->generation != piece->generation || piece->segment->state != SEGMENT_LIVE) continue;
-        const char *bytes = (const char *)pool->vet->staging + piece->offset;
+        const char *bytes = (const char *)slot->staging + piece->offset;
         bool was_table = piece->segment->table != NULL;
         found |= table_learn(&pool->segments, piece->segment, bytes, piece->bytes) && !was_table;
     }
@@ -180,10 +176,7 @@ bool vet_poll(vp_pool *pool)
         CUresult result = pool->driver->cuEventQuery(slot->event);
         pool_lock(pool);
         if (result != CUDA_SUCCESS) continue;
-        if (slot->staged) {
-            look(pool, slot);
-            pool->vet->staging_busy = false;
-        }
+        look(pool, slot);
         slot->used = slot->queued = false;
         move_exclusive_over(&pool->move);
         any = true;

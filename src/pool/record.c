@@ -1,0 +1,139 @@
+/* Recording: the trace of what the program does, with how long each operation took.
+ *
+ * Behind each operation goes an event with timing. When it has come to pass, the operation's duration is the time
+ * from the event before it in its stream; so the stream's last event is kept until the next one is over. */
+#include "pool/internal.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "trace/writer.h"
+
+enum { RECORD_PENDING = 8192 };
+
+struct record_pending {
+    CUevent event;
+    uint64_t ticket;
+    uint32_t slot;
+};
+
+struct record {
+    struct trace_writer *writer;
+    struct record_pending pending[RECORD_PENDING];
+    uint64_t head, tail; /* pending: head … tail-1 */
+    CUevent last[ORDER_STREAMS];
+    CUevent spare[RECORD_PENDING + ORDER_STREAMS];
+    uint32_t spare_count;
+    uint64_t ids[POOL_TOUCHES];
+};
+
+vp_status record_create(vp_pool *pool, const char *path)
+{
+    struct record *record = calloc(1, sizeof *record);
+    if (!record) return VP_NO_HOST_MEMORY;
+    vp_status status = trace_writer_open(path, "recorded by vrampool " VP_VERSION, &record->writer);
+    if (status == VP_OK)
+        pool->record = record;
+    else
+        free(record);
+    return status;
+}
+
+/* Fills in the durations of operations that are over; with `all`, of the rest too, which are done by then. */
+static void drain(vp_pool *pool, bool all)
+{
+    struct record *record = pool->record;
+    const struct driver *driver = pool->driver;
+    while (record->head < record->tail) {
+        struct record_pending *oldest = &record->pending[record->head % RECORD_PENDING];
+        CUresult result = all ? driver->cuEventSynchronize(oldest->event) : driver->cuEventQuery(oldest->event);
+        if (result == CUDA_ERROR_NOT_READY) return;
+        float ms = 0;
+        CUevent *last = &record->last[oldest->slot];
+        if (result == CUDA_SUCCESS && *last && driver->cuEventElapsedTime(&ms, *last, oldest->event) == CUDA_SUCCESS)
+            trace_writer_duration(record->writer, oldest->ticket, (uint64_t)((double)ms * 1e6));
+        if (*last) record->spare[record->spare_count++] = *last;
+        *last = oldest->event;
+        record->head++;
+    }
+}
+
+void record_destroy(vp_pool *pool)
+{
+    struct record *record = pool->record;
+    if (!record) return;
+    if (!pool->lost) drain(pool, true);
+    while (record->head < record->tail)
+        pool->driver->cuEventDestroy_v2(record->pending[record->head++ % RECORD_PENDING].event);
+    for (uint32_t i = 0; i < record->spare_count; i++) pool->driver->cuEventDestroy_v2(record->spare[i]);
+    for (unsigned i = 0; i < ORDER_STREAMS; i++)
+        if (record->last[i]) pool->driver->cuEventDestroy_v2(record->last[i]);
+    vp_status status = trace_writer_close(record->writer);
+    if (status != VP_OK) log_error("the trace is not whole: %s", vp_status_text(status));
+    free(record);
+    pool->record = NULL;
+}
+
+void record_alloc(vp_pool *pool, uint32_t id, uint64_t bytes)
+{
+    if (bytes > BLOCK_SMALL_BYTES) trace_writer_alloc(pool->record->writer, id, bytes);
+}
+
+void record_free(vp_pool *pool, uint32_t id, uint64_t bytes)
+{
+    if (bytes > BLOCK_SMALL_BYTES) trace_writer_free(pool->record->writer, id);
+}
+
+/* The block an address stands for in the trace, or 0. */
+static uint32_t id_at(vp_pool *pool, vp_addr address)
+{
+    const struct segment *segment = segment_of(&pool->segments, address);
+    if (!segment) return 0;
+    if (!segment->noted) return segment->bytes > BLOCK_SMALL_BYTES ? segment->id : 0;
+    const struct block *block = segment_block_at(segment, address);
+    return block ? block->id : 0;
+}
+
+static size_t collect_ids(vp_pool *pool, const struct pool_op *op)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < op->word_count; i++) {
+        uint32_t id = id_at(pool, op->thread->words[i].address);
+        bool seen = id == 0;
+        for (size_t k = count; k-- > 0 && !seen;) seen = pool->record->ids[k] == id;
+        if (!seen) pool->record->ids[count++] = id;
+    }
+    return count;
+}
+
+static CUevent take_event(vp_pool *pool)
+{
+    struct record *record = pool->record;
+    if (record->tail - record->head == RECORD_PENDING) return NULL;
+    if (record->spare_count) return record->spare[--record->spare_count];
+    CUevent event = NULL;
+    return pool->driver->cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : NULL;
+}
+
+void record_op(vp_pool *pool, const struct pool_op *op)
+{
+    static const enum trace_kind kinds[] = {
+        [POOL_KERNEL] = TRACE_KERNEL, [POOL_COPY] = TRACE_COPY, [POOL_MEMSET] = TRACE_MEMSET, [POOL_GRAPH] = TRACE_GRAPH};
+    struct record *record = pool->record;
+    pthread_mutex_lock(&pool->recording);
+    drain(pool, record->tail - record->head == RECORD_PENDING);
+    CUevent event = op->request.host_waits ? NULL : take_event(pool);
+    if (event && pool->driver->cuEventRecord(event, op->stream) != CUDA_SUCCESS) {
+        record->spare[record->spare_count++] = event;
+        event = NULL;
+    }
+    pool_lock(pool);
+    size_t count = collect_ids(pool, op);
+    uint64_t ticket = trace_writer_op(record->writer, kinds[op->kind], op->slot,
+                                      op->function ? op->function->name : op->name, record->ids, count);
+    pool_unlock(pool);
+    if (event)
+        record->pending[record->tail++ % RECORD_PENDING] = (struct record_pending){event, ticket, op->slot};
+    pthread_mutex_unlock(&pool->recording);
+}
