@@ -43,7 +43,8 @@ static struct list *shelf_of(struct segments *segments, uint64_t pages)
     return &segments->resting[pages % SEGMENT_SHELVES];
 }
 
-/* Its mapping and frames can be taken over as they are: nothing of it is on the move or has been lost. */
+/* Its mapping and frames can be taken over as they are: nothing of it is on the move or has been
+ * lost. */
 static bool at_rest(const struct segment *segment)
 {
     for (uint32_t i = 0; i < segment->chunk_count; i++) {
@@ -114,7 +115,8 @@ static void cut(struct segments *segments, struct segment *segment, uint64_t pag
     space_set_owner(segments->space, segment->base, segment->range_pages, NULL);
 }
 
-static void enliven(struct segments *segments, struct segment *segment, unsigned card, uint64_t bytes)
+static void enliven(struct segments *segments, struct segment *segment, unsigned card,
+                    uint64_t bytes)
 {
     list_remove(&segment->shelf);
     list_remove(&segment->age);
@@ -133,7 +135,8 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segments_count_live(segments, (int64_t)bytes);
 }
 
-vp_status segment_take(struct segments *segments, unsigned card, uint64_t bytes, struct segment **out)
+vp_status segment_take(struct segments *segments, unsigned card, uint64_t bytes,
+                       struct segment **out)
 {
     assert(bytes > 0 && card < VP_MAX_CARDS);
     uint64_t pages = units_div_up(bytes, UINT64_C(1) << segments->space->page_shift);
@@ -165,7 +168,8 @@ void segment_rest(struct segments *segments, struct segment *segment)
 void segment_bare(struct segments *segments, struct segment *segment)
 {
     assert(segment->state == SEGMENT_RESTING);
-    for (uint32_t i = 0; i < segment->chunk_count; i++) assert(segment->chunks[i].state == CHUNK_EMPTY);
+    for (uint32_t i = 0; i < segment->chunk_count; i++)
+        assert(segment->chunks[i].state == CHUNK_EMPTY);
     segment->state = SEGMENT_BARE;
     list_remove(&segment->shelf);
     list_remove(&segment->age);
@@ -229,7 +233,8 @@ static uint32_t block_index(const struct segment *segment, vp_addr address)
     return low;
 }
 
-static void add_block(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes)
+static void add_block(struct segments *segments, struct segment *segment, vp_addr start,
+                      uint64_t bytes)
 {
     if (segment->block_count == segment->block_room) {
         uint32_t room = segment->block_room ? 2 * segment->block_room : 4;
@@ -255,7 +260,8 @@ static bool clip(const struct segments *segments, const struct segment *segment,
     return *bytes > 0;
 }
 
-void segment_note_alive(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes)
+void segment_note_alive(struct segments *segments, struct segment *segment, vp_addr start,
+                        uint64_t bytes)
 {
     if (!clip(segments, segment, start, &bytes)) return;
     if (!segment->noted) {
@@ -269,7 +275,8 @@ void segment_note_alive(struct segments *segments, struct segment *segment, vp_a
     if (bytes > BLOCK_SMALL_BYTES) add_block(segments, segment, start, bytes);
 }
 
-void segment_note_dead(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes)
+void segment_note_dead(struct segments *segments, struct segment *segment, vp_addr start,
+                       uint64_t bytes)
 {
     if (!segment->noted || !clip(segments, segment, start, &bytes)) return;
     if (bytes > segment->live_bytes) bytes = segment->live_bytes;

@@ -1,19 +1,21 @@
 /* block: segments, the chunks they are made of, and the blocks that live in them.
  *
- * A segment is one allocation as the driver sees it, a range of pool addresses made of chunks. A chunk is what is
- * resident somewhere and moves; all chunks of a segment have the same size but the last. A block is one
- * allocation as the program sees it: the whole segment, or, where an allocator above cuts segments up and tells us
- * (vp_note_alive), a part of it. Small allocations share a segment, a slab (slab.h).
+ * A segment is one allocation as the driver sees it, a range of pool addresses made of chunks. A
+ * chunk is what is resident somewhere and moves; all chunks of a segment have the same size but the
+ * last. A block is one allocation as the program sees it: the whole segment, or, where an allocator
+ * above cuts segments up and tells us (vp_note_alive), a part of it. Small allocations share a
+ * segment, a slab (slab.h).
  *
- * A segment keeps its address range for good. Freed, it rests with its frames, for the next allocation of the
- * same size to take over as it is (`resting`); when its frames are wanted elsewhere it is `bare`, and its range
- * serves any size that fits. Nothing is allocated from the heap when a segment is taken over or freed.
+ * A segment keeps its address range for good. Freed, it rests with its frames, for the next
+ * allocation of the same size to take over as it is (`resting`); when its frames are wanted
+ * elsewhere it is `bare`, and its range serves any size that fits. Nothing is allocated from the
+ * heap when a segment is taken over or freed.
  *
- * Reuse is safe in stream order: uses of the former owner that are not done stay in `prior`, and the first
- * operation of each other stream waits for them.
+ * Reuse is safe in stream order: uses of the former owner that are not done stay in `prior`, and
+ * the first operation of each other stream waits for them.
  *
- * Everything here is guarded by the pool's lock, except reading `base`, `pages` and `chunk_shift` of a segment
- * found through the page table: they are constant while it is live. */
+ * Everything here is guarded by the pool's lock, except reading `base`, `pages` and `chunk_shift`
+ * of a segment found through the page table: they are constant while it is live. */
 #ifndef BLOCK_SEGMENT_H
 #define BLOCK_SEGMENT_H
 
@@ -30,11 +32,12 @@ enum chunk_state {
     CHUNK_EMPTY,     /* no data, no frame */
     CHUNK_ABSENT,    /* data in `frame`, not mapped */
     CHUNK_MAPPING,   /* being mapped to `other` (which becomes `frame`) */
-    CHUNK_SETTLING,  /* mapped to `frame`; a copy between `frame` and `other` is in flight: operations wait
-                        for it on the device */
+    CHUNK_SETTLING,  /* mapped to `frame`; a copy between `frame` and `other` is in flight:
+                        operations wait  for it on the device */
     CHUNK_RESIDENT,  /* mapped to `frame`, usable */
     CHUNK_LEAVING,   /* mapped to `frame`; being copied to `other` */
-    CHUNK_UNMAPPING, /* being unmapped from `frame`; the data is in `other`, or dead where that is NULL */
+    CHUNK_UNMAPPING, /* being unmapped from `frame`; the data is in `other`, or dead where that is
+                        NULL */
     CHUNK_POISONED,  /* data lost; operations on it fail */
     CHUNK_STATES,
 };
@@ -43,9 +46,9 @@ struct chunk {
     struct segment *segment;
     struct frame *frame;
     struct frame *other;
-    uint64_t ticket;   /* SETTLING, LEAVING: number of the copy in its lane; 0: not queued yet */
+    uint64_t ticket;     /* SETTLING, LEAVING: number of the copy in its lane; 0: not queued yet */
     uint64_t live_bytes; /* of blocks in it, where they are noted */
-    uint32_t index;    /* within the segment */
+    uint32_t index;      /* within the segment */
     uint16_t pages;
     uint8_t lane;
     uint8_t state;     /* enum chunk_state; changed by move alone */
@@ -73,24 +76,25 @@ struct segment {
     uint32_t card;        /* whose kernels it is for */
     uint32_t chunk_shift; /* log2 of bytes of a chunk */
     uint32_t chunk_count;
-    uint32_t unready;     /* chunks that are not RESIDENT at home, plus one while `prior` is not empty */
-    uint32_t pins;        /* operations that assemble what they need */
+    uint32_t
+        unready;   /* chunks that are not RESIDENT at home, plus one while `prior` is not empty */
+    uint32_t pins; /* operations that assemble what they need */
     uint32_t generation;  /* counts owners */
     uint32_t id;          /* block id of a segment that is one block */
     uint32_t touch_index; /* of the operation with touch_serial, in its touches */
     uint64_t touch_serial;
-    uint8_t state;        /* enum segment_state */
-    bool noted;           /* an allocator above says what lives in it */
-    bool loose;           /* touched by work of which not all is known: stays mapped wherever it is */
-    bool read_mostly;     /* advised */
-    bool captured;        /* part of a captured graph: never moves */
+    uint8_t state;    /* enum segment_state */
+    bool noted;       /* an allocator above says what lives in it */
+    bool loose;       /* touched by work of which not all is known: stays mapped wherever it is */
+    bool read_mostly; /* advised */
+    bool captured;    /* part of a captured graph: never moves */
     bool has_prior;
-    bool guarded;         /* its guard page is mapped, at base + pages */
-    int32_t preferred;    /* place advised, or -1 */
+    bool guarded;      /* its guard page is mapped, at base + pages */
+    int32_t preferred; /* place advised, or -1 */
     struct chunk *chunks;
     struct order_uses uses, prior;
-    struct list age;      /* LIVE and RESTING: in its card's list by last use */
-    struct list shelf;    /* RESTING: by size; BARE: by range */
+    struct list age;   /* LIVE and RESTING: in its card's list by last use */
+    struct list shelf; /* RESTING: by size; BARE: by range */
     struct list all;
     struct slab *slab;
     struct table *table;  /* what it points to, if it holds addresses of the pool */
@@ -104,12 +108,12 @@ struct segments {
     struct space *space;
     struct order *order;
     uint32_t chunk_pages;
-    uint64_t live_pages;  /* of live segments: what the pool has promised */
+    uint64_t live_pages;             /* of live segments: what the pool has promised */
     uint64_t live_bytes, peak_bytes; /* of live blocks, as asked for */
     uint32_t next_id;
-    struct list age[VP_MAX_CARDS]; /* least recently used first */
+    struct list age[VP_MAX_CARDS];        /* least recently used first */
     struct list resting[SEGMENT_SHELVES]; /* by page count, hashed */
-    struct list bare[SEGMENT_RANGES]; /* by log2 of range pages */
+    struct list bare[SEGMENT_RANGES];     /* by log2 of range pages */
     struct list all;
 };
 
@@ -117,8 +121,9 @@ void segments_create(struct segments *segments, struct space *space, struct orde
                      uint32_t chunk_pages);
 void segments_destroy(struct segments *segments);
 
-/* Makes a live segment of bytes for `card`: one that rests with the same size, else a bare range, else a new
- * one. VP_NO_ADDRESSES, VP_NO_HOST_MEMORY. Where segment->guarded is false the caller maps the guard. */
+/* Makes a live segment of bytes for `card`: one that rests with the same size, else a bare range,
+ * else a new one. VP_NO_ADDRESSES, VP_NO_HOST_MEMORY. Where segment->guarded is false the caller
+ * maps the guard. */
 vp_status segment_take(struct segments *segments, unsigned card, uint64_t bytes,
                        struct segment **segment) VP_MUST_USE;
 
@@ -132,8 +137,10 @@ void segment_bare(struct segments *segments, struct segment *segment);
 struct segment *segment_of(const struct segments *segments, vp_addr address);
 
 /* Notes from an allocator above. */
-void segment_note_alive(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes);
-void segment_note_dead(struct segments *segments, struct segment *segment, vp_addr start, uint64_t bytes);
+void segment_note_alive(struct segments *segments, struct segment *segment, vp_addr start,
+                        uint64_t bytes);
+void segment_note_dead(struct segments *segments, struct segment *segment, vp_addr start,
+                       uint64_t bytes);
 
 /* The noted block of more than 1 MiB that holds the address; NULL where none does. */
 const struct block *segment_block_at(const struct segment *segment, vp_addr address);
@@ -160,7 +167,8 @@ static inline uint64_t chunk_bytes(const struct segments *segments, const struct
     return (uint64_t)chunk->pages << segments->space->page_shift;
 }
 
-/* Keeps the uses so far apart, as those of a former owner: the next operations wait for them by event. */
+/* Keeps the uses so far apart, as those of a former owner: the next operations wait for them by
+ * event. */
 void segment_set_prior(struct segments *segments, struct segment *segment);
 
 /* Drops what is done from `prior`; true when nothing is left. */

@@ -25,7 +25,8 @@ static uint32_t first_free(const struct slab *slab)
     return slab->blocks;
 }
 
-vp_addr slab_take(struct slabs *slabs, unsigned card, unsigned class, uint64_t bytes, struct slab **from)
+vp_addr slab_take(struct slabs *slabs, unsigned card, unsigned class, uint64_t bytes,
+                  struct slab **from)
 {
     struct list *head = &slabs->with_room[card][class];
     if (list_empty(head)) return 0;
@@ -66,7 +67,8 @@ uint64_t slab_give(struct slabs *slabs, struct slab *slab, vp_addr address)
     if (offset != i << slab->shift || !taken(slab, i)) return 0;
     slab->taken[i / 64] &= ~(UINT64_C(1) << i % 64);
     if (slab->used-- == slab->blocks)
-        list_push_front(&slabs->with_room[slab->segment->card][slab->shift - SLAB_MIN_SHIFT], &slab->link);
+        list_push_front(&slabs->with_room[slab->segment->card][slab->shift - SLAB_MIN_SHIFT],
+                        &slab->link);
     return slab->asked[i];
 }
 

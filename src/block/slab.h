@@ -26,18 +26,20 @@ struct slabs {
 
 void slabs_create(struct slabs *slabs);
 
-/* The class for an allocation of bytes, or SLAB_CLASSES when it needs a segment of its own: because it is large, or
- * because a page of page_bytes holds fewer than two such blocks. */
+/* The class for an allocation of bytes, or SLAB_CLASSES when it needs a segment of its own: because
+ * it is large, or because a page of page_bytes holds fewer than two such blocks. */
 unsigned slab_class(uint64_t bytes, uint64_t page_bytes);
 
 /* Takes a block from a slab with room; 0: there is none (then slab_add one). */
-vp_addr slab_take(struct slabs *slabs, unsigned card, unsigned class, uint64_t bytes, struct slab **from);
+vp_addr slab_take(struct slabs *slabs, unsigned card, unsigned class, uint64_t bytes,
+                  struct slab **from);
 
 /* Makes a slab of a fresh one-page segment. NULL: no host memory. */
 struct slab *slab_add(struct slabs *slabs, struct segment *segment, unsigned card, unsigned class,
                       uint64_t page_bytes);
 
-/* Gives a block back; returns the bytes once asked for, 0 where no taken block starts at the address. */
+/* Gives a block back; returns the bytes once asked for, 0 where no taken block starts at the
+ * address. */
 uint64_t slab_give(struct slabs *slabs, struct slab *slab, vp_addr address);
 
 /* Takes an unused slab out of the books and frees it; its segment is the caller's. */

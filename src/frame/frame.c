@@ -57,7 +57,8 @@ static void unlink_free(struct frame_place *place, struct frame *frame)
     frame->free = false;
 }
 
-enum frame_plan frame_plan(struct frame_table *table, unsigned index, uint32_t pages, struct frame **frame)
+enum frame_plan frame_plan(struct frame_table *table, unsigned index, uint32_t pages,
+                           struct frame **frame)
 {
     assert(index < table->places && pages > 0 && pages <= FRAME_MAX_PAGES);
     struct frame_place *place = &table->place[index];
@@ -116,8 +117,7 @@ void frame_fail(struct frame_table *table, unsigned index, uint32_t pages, bool 
     struct frame_place *place = &table->place[index];
     assert(place->promised_pages >= pages);
     place->promised_pages -= pages;
-    if (shrink)
-        place->capacity_pages = existing_pages(place);
+    if (shrink) place->capacity_pages = existing_pages(place);
 }
 
 static void set_free(struct frame_table *table, struct frame *frame)

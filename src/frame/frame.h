@@ -1,11 +1,13 @@
 /* frame: physical memory, place by place.
  *
- * A frame is one driver handle, 1 to FRAME_MAX_PAGES pages, with an alias mapping from birth to end, through which
- * the mover copies. Frames are recycled, not returned: making one on the host costs milliseconds. This part keeps the
- * books: what exists, what is free, what may still be made. It calls no driver: who gets FRAME_MAKE from
- * frame_plan makes a handle and hands it in with frame_add.
+ * A frame is one driver handle, 1 to FRAME_MAX_PAGES pages, with an alias mapping from birth to
+ * end, through which the mover copies. Frames are recycled, not returned: making one on the host
+ * costs milliseconds. This part keeps the books: what exists, what is free, what may still be made.
+ * It calls no driver: who gets FRAME_MAKE from frame_plan makes a handle and hands it in with
+ * frame_add.
  *
- * Invariant: used + free + promised + withdrawn pages of a place never exceed its capacity. All calls under the pool's lock. */
+ * Invariant: used + free + promised + withdrawn pages of a place never exceed its capacity. All
+ * calls under the pool's lock. */
 #ifndef FRAME_FRAME_H
 #define FRAME_FRAME_H
 
@@ -18,28 +20,28 @@
 enum { FRAME_MAX_PAGES = 64 };
 
 struct frame {
-    struct list link;    /* in its place's free list of its size, while free */
-    uint64_t handle;     /* the driver's */
-    vp_addr alias;       /* permanent mapping, for the mover's copies */
-    uint64_t number;     /* within the pool, unique among frames that exist */
+    struct list link; /* in its place's free list of its size, while free */
+    uint64_t handle;  /* the driver's */
+    vp_addr alias;    /* permanent mapping, for the mover's copies */
+    uint64_t number;  /* within the pool, unique among frames that exist */
     uint32_t pages;
     uint32_t place;
-    uint32_t copies;     /* of the mover, in flight, that read or write it */
+    uint32_t copies; /* of the mover, in flight, that read or write it */
     bool free;
-    bool parked;         /* given back while copies were in flight: becomes free when they end */
+    bool parked; /* given back while copies were in flight: becomes free when they end */
 };
 
 struct frame_place {
     char name[16];
     vp_place_kind kind;
-    int id;                  /* card ordinal, or NUMA node */
-    uint64_t capacity_pages; /* most that may exist */
-    uint64_t used_pages;     /* in frames that hold data, parked ones included */
-    uint64_t free_pages;     /* in free frames */
-    uint64_t parked_pages;   /* of used_pages: free as soon as copies in flight end */
-    uint64_t promised_pages; /* being made */
+    int id;                   /* card ordinal, or NUMA node */
+    uint64_t capacity_pages;  /* most that may exist */
+    uint64_t used_pages;      /* in frames that hold data, parked ones included */
+    uint64_t free_pages;      /* in free frames */
+    uint64_t parked_pages;    /* of used_pages: free as soon as copies in flight end */
+    uint64_t promised_pages;  /* being made */
     uint64_t withdrawn_pages; /* being released */
-    uint64_t peak_pages;     /* most used_pages ever */
+    uint64_t peak_pages;      /* most used_pages ever */
     struct list free[FRAME_MAX_PAGES + 1];
 };
 
@@ -54,32 +56,37 @@ struct frame_table {
 enum frame_plan {
     FRAME_TAKE,    /* *frame is taken */
     FRAME_MAKE,    /* pages are promised: make a frame and call frame_add, or frame_fail */
-    FRAME_RELEASE, /* *frame, free but of another size, is withdrawn: release its handle, then plan again */
+    FRAME_RELEASE, /* *frame, free but of another size, is withdrawn: release its handle, then plan
+                      again */
     FRAME_FULL,    /* nothing free and no room to make one */
 };
 
 vp_status frame_table_create(struct frame_table *table) VP_MUST_USE;
-void frame_table_destroy(struct frame_table *table); /* frees the descriptors; handles are the caller's */
+void frame_table_destroy(
+    struct frame_table *table); /* frees the descriptors; handles are the caller's */
 
 /* Adds a place; returns its index. */
 unsigned frame_place_add(struct frame_table *table, const char *name, vp_place_kind kind, int id,
                          uint64_t capacity_pages);
 
 /* How to come by a frame of exactly `pages` pages in `place`. */
-enum frame_plan frame_plan(struct frame_table *table, unsigned place, uint32_t pages, struct frame **frame);
+enum frame_plan frame_plan(struct frame_table *table, unsigned place, uint32_t pages,
+                           struct frame **frame);
 
-/* A promised frame was made: enters it, in use. NULL where the host has no memory for the descriptor (the
- * promise stands: call frame_fail). */
+/* A promised frame was made: enters it, in use. NULL where the host has no memory for the
+ * descriptor (the promise stands: call frame_fail). */
 struct frame *frame_add(struct frame_table *table, unsigned place, uint32_t pages, uint64_t handle,
                         vp_addr alias);
 
-/* A promised frame could not be made: `shrink` when the place has less than it was thought to have. */
+/* A promised frame could not be made: `shrink` when the place has less than it was thought to have.
+ */
 void frame_fail(struct frame_table *table, unsigned place, uint32_t pages, bool shrink);
 
 /* Gives a used frame back. With copies in flight it is parked, and frame_copy_end frees it. */
 void frame_give(struct frame_table *table, struct frame *frame);
 
-/* Withdraws a free frame of any size (the largest first), for its handle to be released; NULL: none free. */
+/* Withdraws a free frame of any size (the largest first), for its handle to be released; NULL: none
+ * free. */
 struct frame *frame_withdraw(struct frame_table *table, unsigned place);
 
 /* A withdrawn frame's handle is released: forgets the frame. */

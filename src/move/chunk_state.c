@@ -72,8 +72,8 @@ static void show_location(struct move *move, const struct chunk *chunk)
         space_clear_location(space, chunk_address(chunk), chunk->pages);
 }
 
-void chunk_change(struct move *move, struct chunk *chunk, enum move_event event, struct frame *frame,
-                  struct frame *other)
+void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
+                  struct frame *frame, struct frame *other)
 {
     assert(move_is_possible((enum chunk_state)chunk->state, event));
     move->coverage[chunk->state][event]++;

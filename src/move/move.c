@@ -49,7 +49,8 @@ static void note_failure(struct move *move)
     list_entry(move->requests.next, struct move_request, link)->failures++;
 }
 
-static void map_done(struct move *move, const struct move_action *action, const struct move_result *result)
+static void map_done(struct move *move, const struct move_action *action,
+                     const struct move_result *result)
 {
     struct chunk *chunk = action->chunk;
     struct frame *old = chunk->frame, *new = chunk->other;
@@ -60,9 +61,10 @@ static void map_done(struct move *move, const struct move_action *action, const 
         case MOVE_MAPPED_NOWHERE: chunk_change(move, chunk, MOVE_MAP_FAILED, old, NULL); break;
         case MOVE_MAPPED_NEW: /* the copy could not be queued, nor the mapping taken back */
             chunk_change(move, chunk, MOVE_POISON, old, NULL);
-            log_error("the data of chunk %u at %#llx cannot be reached any more: the driver refuses to "
-                      "map it back; operations on it will fail",
-                      chunk->index, (unsigned long long)chunk_address(chunk));
+            log_error(
+                "the data of chunk %u at %#llx cannot be reached any more: the driver refuses to "
+                "map it back; operations on it will fail",
+                chunk->index, (unsigned long long)chunk_address(chunk));
             return; /* the new frame stays where it is mapped */
         }
         if (new != old) give(move, new);
@@ -78,7 +80,8 @@ static void map_done(struct move *move, const struct move_action *action, const 
     chunk_change(move, chunk, MOVE_MAPPED_COPYING, new, old);
 }
 
-static void copy_done(struct move *move, const struct move_action *action, const struct move_result *result)
+static void copy_done(struct move *move, const struct move_action *action,
+                      const struct move_result *result)
 {
     struct chunk *chunk = action->chunk;
     if (result->ok) {
@@ -101,7 +104,8 @@ static void retire(struct move *move, struct segment *segment)
     segment_bare(move->segments, segment);
 }
 
-static void unmap_done(struct move *move, const struct move_action *action, const struct move_result *result)
+static void unmap_done(struct move *move, const struct move_action *action,
+                       const struct move_result *result)
 {
     struct chunk *chunk = action->chunk;
     struct frame *old = chunk->frame, *new = chunk->other;
@@ -120,19 +124,22 @@ static void unmap_done(struct move *move, const struct move_action *action, cons
     else
         move->counts.drops++;
     give(move, old);
-    if (new && result->mapping == MOVE_MAPPED_NOWHERE && !chunk_is_live(chunk)) { /* died meanwhile */
+    if (new && result->mapping == MOVE_MAPPED_NOWHERE &&
+        !chunk_is_live(chunk)) { /* died meanwhile */
         chunk_change(move, chunk, MOVE_FORGET, NULL, NULL);
         give(move, new);
     }
     retire(move, chunk->segment);
 }
 
-static void make_done(struct move *move, const struct move_action *action, const struct move_result *result)
+static void make_done(struct move *move, const struct move_action *action,
+                      const struct move_result *result)
 {
     move->making--;
     struct frame *frame = NULL;
     if (result->ok)
-        frame = frame_add(move->frames, action->place, action->pages, result->handle, result->alias);
+        frame =
+            frame_add(move->frames, action->place, action->pages, result->handle, result->alias);
     if (frame) {
         frame_give(move->frames, frame);
         return;
@@ -141,7 +148,8 @@ static void make_done(struct move *move, const struct move_action *action, const
     frame_fail(move->frames, action->place, action->pages, result->exhausted);
 }
 
-void move_done(struct move *move, const struct move_action *action, const struct move_result *result)
+void move_done(struct move *move, const struct move_action *action,
+               const struct move_result *result)
 {
     if (action->ticket) move->lanes[action->lane].busy = false;
     switch (action->kind) {
@@ -238,7 +246,8 @@ static bool add_wait(struct move_request *request, bool is_mark, uint32_t index,
     return true;
 }
 
-/* A former owner's work on other streams is waited for by event; false while no mark covers it yet. */
+/* A former owner's work on other streams is waited for by event; false while no mark covers it yet.
+ */
 static bool admit_prior(struct move *move, struct move_request *request, struct segment *segment)
 {
     if (!segment->has_prior || segment_prior_done(move->segments, segment)) return true;
@@ -263,8 +272,8 @@ uint64_t move_wanted_pages(const struct move *move)
 
 enum admission { CHUNK_FINE, CHUNK_MISSING, CHUNK_LOST };
 
-static enum admission admit_chunk(struct move *move, struct move_request *request, struct chunk *chunk,
-                                  bool may_want)
+static enum admission admit_chunk(struct move *move, struct move_request *request,
+                                  struct chunk *chunk, bool may_want)
 {
     switch ((enum chunk_state)chunk->state) {
     case CHUNK_POISONED: return CHUNK_LOST;
@@ -379,7 +388,8 @@ bool move_is_valid(const struct move *move)
             unready += !move_chunk_is_home(move, chunk);
             moving += going || state == CHUNK_MAPPING || state == CHUNK_SETTLING;
             if (going && chunk->other != chunk->frame) coming[chunk->frame->place] += chunk->pages;
-            if ((state == CHUNK_EMPTY) != (chunk->frame == NULL) && state != CHUNK_MAPPING) return false;
+            if ((state == CHUNK_EMPTY) != (chunk->frame == NULL) && state != CHUNK_MAPPING)
+                return false;
             if ((state == CHUNK_SETTLING || state == CHUNK_LEAVING) && !chunk->other) return false;
             if (chunk->frame && (chunk->frame->free || chunk->frame->parked)) return false;
             if (chunk->frame && chunk->frame->pages != chunk->pages) return false;

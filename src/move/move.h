@@ -1,9 +1,10 @@
-/* move: decides which chunk goes where, and what is to be done next for it. Pure: it calls no driver, clock or
- * thread; it is stepped from outside, under the pool's lock.
+/* move: decides which chunk goes where, and what is to be done next for it. Pure: it calls no
+ * driver, clock or thread; it is stepped from outside, under the pool's lock.
  *
- * Who carries moves out (any thread) asks move_next for an action, carries it out without the lock, and reports with
- * move_done. Copies are numbered per lane, in the order they are queued on the lane's stream; when one has ended
- * on the device, move_copy_ended is told. Operations ask move_admit whether they may go to the driver.
+ * Who carries moves out (any thread) asks move_next for an action, carries it out without the lock,
+ * and reports with move_done. Copies are numbered per lane, in the order they are queued on the
+ * lane's stream; when one has ended on the device, move_copy_ended is told. Operations ask
+ * move_admit whether they may go to the driver.
  *
  * A chunk's states (block/segment.h) and what leads from one to the next:
  *
@@ -18,13 +19,15 @@
  *     +------------------+------------------------------+-> UNMAPPING -----+
  *        unmapped, dead                                          remapped elsewhere, or failed
  *
- * In (towards the card that computes): the new frame is mapped first, then the copy into it is queued, then
- * operations wait for the copy on the device. Out: once all that may touch the chunk is done, copy; when the copy has
- * ended, unmap; only then is the old frame free. An operation that needs a chunk on its way out recalls it: it stays
- * where it is, and the operation waits for the copy to end, so that nobody writes under a copy.
+ * In (towards the card that computes): the new frame is mapped first, then the copy into it is
+ * queued, then operations wait for the copy on the device. Out: once all that may touch the chunk
+ * is done, copy; when the copy has ended, unmap; only then is the old frame free. An operation that
+ * needs a chunk on its way out recalls it: it stays where it is, and the operation waits for the
+ * copy to end, so that nobody writes under a copy.
  *
- * First policy, reactive: what an operation needs and is not at home is fetched; a full place sends its least
- * recently used idle chunks to the next place that has room; what still does not fit is used in place. */
+ * First policy, reactive: what an operation needs and is not at home is fetched; a full place sends
+ * its least recently used idle chunks to the next place that has room; what still does not fit is
+ * used in place. */
 #ifndef MOVE_MOVE_H
 #define MOVE_MOVE_H
 
@@ -34,14 +37,15 @@
 
 /* Events of a chunk: X(name). */
 #define MOVE_EVENTS(X)                                                                             \
-    X(MAP) X(MAPPED) X(MAPPED_COPYING) X(MAP_FAILED) X(MAP_UNDONE) X(LANDED) X(LEAVE)              \
-    X(LEAVE_FAILED) X(RECALL) X(COPIED) X(DROP) X(UNMAPPED) X(REMAPPED) X(UNMAP_FAILED) X(FORGET) X(POISON)
+    X(MAP)                                                                                         \
+    X(MAPPED) X(MAPPED_COPYING) X(MAP_FAILED) X(MAP_UNDONE) X(LANDED) X(LEAVE) X(LEAVE_FAILED)     \
+        X(RECALL) X(COPIED) X(DROP) X(UNMAPPED) X(REMAPPED) X(UNMAP_FAILED) X(FORGET) X(POISON)
 
 enum move_event {
 #define MOVE_EVENT(name) MOVE_##name,
     MOVE_EVENTS(MOVE_EVENT)
 #undef MOVE_EVENT
-    MOVE_EVENT_COUNT,
+        MOVE_EVENT_COUNT,
 };
 
 enum {
@@ -55,10 +59,11 @@ enum move_action_kind {
     MOVE_DO_NOTHING,
     MOVE_DO_MAKE,    /* make a frame of `pages` pages in `place`, alias mapped */
     MOVE_DO_RELEASE, /* release the withdrawn `frame` */
-    MOVE_DO_MAP,     /* unmap the chunk if `mapped`; map it to `to`; then, with `from`, queue the copy */
-    MOVE_DO_COPY,    /* queue the copy of `from` to `to` in `lane` */
-    MOVE_DO_UNMAP,   /* unmap the chunk from `from`; with `to`, map it there instead */
-    MOVE_DO_MARK,    /* record the next mark of stream `slot`, covering `covers` */
+    MOVE_DO_MAP,   /* unmap the chunk if `mapped`; map it to `to`; then, with `from`, queue the copy
+                    */
+    MOVE_DO_COPY,  /* queue the copy of `from` to `to` in `lane` */
+    MOVE_DO_UNMAP, /* unmap the chunk from `from`; with `to`, map it there instead */
+    MOVE_DO_MARK,  /* record the next mark of stream `slot`, covering `covers` */
 };
 
 struct move_action {
@@ -91,7 +96,8 @@ struct move_touch {
     uint32_t first_chunk, last_chunk; /* inclusive */
 };
 
-/* Something to wait for on the device before an operation starts: a copy, or a mark of another stream. */
+/* Something to wait for on the device before an operation starts: a copy, or a mark of another
+ * stream. */
 struct move_wait {
     bool is_mark;
     uint32_t lane_or_slot;
@@ -101,15 +107,15 @@ struct move_wait {
 struct move_request {
     const struct move_touch *touches;
     uint32_t count;
-    uint32_t slot;      /* the operation's stream */
-    bool exclusive;     /* nothing may be on the move beside it */
-    bool host_waits;    /* for copies in flight, instead of on the device: its stream captures */
-    bool queued;        /* in the queue of requests that wait */
+    uint32_t slot;   /* the operation's stream */
+    bool exclusive;  /* nothing may be on the move beside it */
+    bool host_waits; /* for copies in flight, instead of on the device: its stream captures */
+    bool queued;     /* in the queue of requests that wait */
     bool pinned;
-    bool no_room;       /* what is not at home is used in place */
+    bool no_room; /* what is not at home is used in place */
     bool failed;
     uint32_t failures;
-    uint32_t in_place;  /* chunks it uses over a link */
+    uint32_t in_place; /* chunks it uses over a link */
     uint32_t wait_count;
     struct move_wait waits[MOVE_WAITS];
     struct list link;
@@ -128,7 +134,7 @@ struct move_copy {
 
 struct move_lane {
     uint64_t issued, ended; /* tickets: 1…issued queued, 1…ended over */
-    bool busy;              /* somebody is queueing a copy: one at a time, so that tickets are in order */
+    bool busy; /* somebody is queueing a copy: one at a time, so that tickets are in order */
     struct move_copy copies[MOVE_COPIES];
 };
 
@@ -141,18 +147,18 @@ struct move {
     struct frame_table *frames;
     struct order *order;
     bool always_mapped;
-    uint32_t home[VP_MAX_CARDS];                /* place of each card */
+    uint32_t home[VP_MAX_CARDS];                  /* place of each card */
     uint32_t refuge[VP_MAX_CARDS][VP_MAX_PLACES]; /* where its chunks go, nearest first */
     uint32_t refuges[VP_MAX_CARDS];
-    uint64_t low_pages[VP_MAX_CARDS];           /* room kept at home for what comes next */
-    struct list requests;                       /* that wait; the first may demand */
-    struct list wanted;                         /* chunks to be brought home, first come first */
-    struct list hidden;                         /* chunks to be unmapped where they are */
-    struct list copied;                         /* chunks whose copy out has ended, to be unmapped */
-    uint32_t moving;                            /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING */
-    uint32_t exclusive_running;                 /* operations that allow no moves beside them */
-    uint32_t making;                            /* frames being made */
-    uint64_t coming_pages[VP_MAX_PLACES];       /* of chunks LEAVING and UNMAPPING: will be free */
+    uint64_t low_pages[VP_MAX_CARDS];     /* room kept at home for what comes next */
+    struct list requests;                 /* that wait; the first may demand */
+    struct list wanted;                   /* chunks to be brought home, first come first */
+    struct list hidden;                   /* chunks to be unmapped where they are */
+    struct list copied;                   /* chunks whose copy out has ended, to be unmapped */
+    uint32_t moving;                      /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING */
+    uint32_t exclusive_running;           /* operations that allow no moves beside them */
+    uint32_t making;                      /* frames being made */
+    uint64_t coming_pages[VP_MAX_PLACES]; /* of chunks LEAVING and UNMAPPING: will be free */
     struct move_lane lanes[MOVE_LANES];
     struct move_counts counts;
     uint64_t coverage[CHUNK_STATES][MOVE_EVENT_COUNT];
@@ -161,14 +167,16 @@ struct move {
 void move_create(struct move *move, struct segments *segments, struct frame_table *frames,
                  struct order *order);
 
-/* Whether the operation may go to the driver now. While the verdict is HELD, ask again after each change; an
- * operation that gives up calls move_abandon. On ADMITTED the caller notes the uses before it lets the lock go. */
+/* Whether the operation may go to the driver now. While the verdict is HELD, ask again after each
+ * change; an operation that gives up calls move_abandon. On ADMITTED the caller notes the uses
+ * before it lets the lock go. */
 enum move_verdict move_admit(struct move *move, struct move_request *request);
 void move_abandon(struct move *move, struct move_request *request);
 
 /* The next thing to do, if any; the caller carries it out unlocked and reports with move_done. */
 bool move_next(struct move *move, struct move_action *action);
-void move_done(struct move *move, const struct move_action *action, const struct move_result *result);
+void move_done(struct move *move, const struct move_action *action,
+               const struct move_result *result);
 
 /* The oldest copy in flight of a lane has ended. */
 void move_copy_ended(struct move *move, unsigned lane);
@@ -176,7 +184,8 @@ void move_copy_ended(struct move *move, unsigned lane);
 /* The operations that were admitted as exclusive have finished, and what they wrote is known. */
 void move_exclusive_over(struct move *move);
 
-/* A segment was freed, or blocks in it died: whatever of it is absent is forgotten, what is on its way out recalled. */
+/* A segment was freed, or blocks in it died: whatever of it is absent is forgotten, what is on its
+ * way out recalled. */
 void move_forget_dead(struct move *move, struct segment *segment);
 
 /* For verify mode: an idle, mapped chunk is to be unmapped where it is. */

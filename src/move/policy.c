@@ -156,7 +156,8 @@ static enum found evict_from(struct move *move, struct segment *segment, struct 
     return all;
 }
 
-/* Sends away the chunk of this card that was used least recently; the dead come first in the list. */
+/* Sends away the chunk of this card that was used least recently; the dead come first in the list.
+ */
 static enum found evict(struct move *move, unsigned card, struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
@@ -171,7 +172,8 @@ static enum found evict(struct move *move, unsigned card, struct move_action *ac
     return all;
 }
 
-static void start_map(struct move *move, struct chunk *chunk, struct frame *to, struct move_action *action)
+static void start_map(struct move *move, struct chunk *chunk, struct frame *to,
+                      struct move_action *action)
 {
     chunk_unqueue(chunk);
     action->kind = MOVE_DO_MAP;
@@ -182,7 +184,8 @@ static void start_map(struct move *move, struct chunk *chunk, struct frame *to, 
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 
-/* No room at home, and none to be made: the chunk is used where it is, or comes into being elsewhere. */
+/* No room at home, and none to be made: the chunk is used where it is, or comes into being
+ * elsewhere. */
 static enum found use_in_place(struct move *move, struct chunk *chunk, struct move_action *action)
 {
     struct move_request *request = list_empty(&move->requests)
@@ -232,7 +235,8 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
 static enum found bring_home(struct move *move, struct chunk *chunk, struct move_action *action,
                              unsigned *being_made)
 {
-    if (move_chunk_is_home(move, chunk) || !move_is_possible((enum chunk_state)chunk->state, MOVE_MAP)) {
+    if (move_chunk_is_home(move, chunk) ||
+        !move_is_possible((enum chunk_state)chunk->state, MOVE_MAP)) {
         chunk_unqueue(chunk); /* somebody else saw to it */
         return FOUND_NOTHING;
     }
@@ -289,13 +293,13 @@ static bool next_spare(struct move *move, struct move_action *action)
 
 bool policy_next(struct move *move, struct move_action *action)
 {
-    if (next_mark(move, action) || next_unmap(move, action) ||
-        next_hidden(move, action))
+    if (next_mark(move, action) || next_unmap(move, action) || next_hidden(move, action))
         return true;
     if (move->exclusive_running) return false;
     if (next_demand(move, action)) return true;
     if (!list_empty(&move->requests)) {
-        const struct move_request *first = list_entry(move->requests.next, struct move_request, link);
+        const struct move_request *first =
+            list_entry(move->requests.next, struct move_request, link);
         if (first->exclusive) return false;
     }
     return next_spare(move, action);

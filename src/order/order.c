@@ -111,7 +111,8 @@ static bool use_done(const struct order *order, const struct order_use *use)
     return order->stream[use->slot]->done >= use->sequence;
 }
 
-void order_uses_add(const struct order *order, struct order_uses *uses, unsigned slot, uint64_t sequence)
+void order_uses_add(const struct order *order, struct order_uses *uses, unsigned slot,
+                    uint64_t sequence)
 {
     for (unsigned i = 0; i < uses->count; i++) {
         if (uses->use[i].slot != slot) continue;
@@ -125,7 +126,8 @@ void order_uses_add(const struct order *order, struct order_uses *uses, unsigned
     uses->use[uses->count++] = (struct order_use){slot, sequence};
 }
 
-void order_uses_merge(const struct order *order, struct order_uses *uses, const struct order_uses *more)
+void order_uses_merge(const struct order *order, struct order_uses *uses,
+                      const struct order_uses *more)
 {
     uses->crowded |= more->crowded;
     for (unsigned i = 0; i < more->count; i++)
@@ -154,7 +156,8 @@ void order_uses_want_marks(struct order *order, const struct order_uses *uses)
     for (unsigned i = 0; i < uses->count; i++)
         want_mark(order->stream[uses->use[i].slot], uses->use[i].sequence);
     if (!uses->crowded) return;
-    for (unsigned i = 0; i < order->count; i++) want_mark(order->stream[i], order->stream[i]->entered);
+    for (unsigned i = 0; i < order->count; i++)
+        want_mark(order->stream[i], order->stream[i]->entered);
 }
 
 bool order_is_idle(const struct order *order)

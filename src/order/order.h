@@ -1,15 +1,16 @@
 /* order: what has been handed to the device, and what of it has finished.
  *
- * Each stream counts operations entered (about to go to the driver) and returned (the driver call is over). A
- * mark is an event recorded on a stream; it covers the operations that had returned to their callers when it was
- * recorded, and no others, since a call still under way may land behind it. When the mark's event has come to
- * pass, all it covers is done. Marks are sampled: by who launches, every few operations, or when asked.
+ * Each stream counts operations entered (about to go to the driver) and returned (the driver call
+ * is over). A mark is an event recorded on a stream; it covers the operations that had returned to
+ * their callers when it was recorded, and no others, since a call still under way may land behind
+ * it. When the mark's event has come to pass, all it covers is done. Marks are sampled: by who
+ * launches, every few operations, or when asked.
  *
- * A user of memory keeps a `struct order_uses`: the last operation of each stream that may touch it. Memory is
- * idle when all its uses are done.
+ * A user of memory keeps a `struct order_uses`: the last operation of each stream that may touch
+ * it. Memory is idle when all its uses are done.
  *
- * This part decides and counts; recording and querying events is the caller's. All under the pool's lock,
- * except order_leave, which any thread may call. */
+ * This part decides and counts; recording and querying events is the caller's. All under the pool's
+ * lock, except order_leave, which any thread may call. */
 #ifndef ORDER_ORDER_H
 #define ORDER_ORDER_H
 
@@ -20,10 +21,10 @@
 #include "vrampool.h"
 
 enum {
-    ORDER_MARKS = 64,      /* outstanding marks of one stream; more are not recorded */
-    ORDER_STREAMS = 1024,  /* streams alive or with work unfinished at once */
-    ORDER_USES = 4,        /* streams remembered for one user of memory */
-    ORDER_SAMPLE = 16,     /* a mark every so many operations of a stream */
+    ORDER_MARKS = 64,     /* outstanding marks of one stream; more are not recorded */
+    ORDER_STREAMS = 1024, /* streams alive or with work unfinished at once */
+    ORDER_USES = 4,       /* streams remembered for one user of memory */
+    ORDER_SAMPLE = 16,    /* a mark every so many operations of a stream */
 };
 
 struct order_mark {
@@ -37,12 +38,12 @@ struct order_stream {
     void *context; /* where its work runs */
     bool ended;    /* destroyed by the program; the slot goes when its work is done */
     bool capturing;
-    bool marking;     /* a mark is being recorded */
+    bool marking;             /* a mark is being recorded */
     _Atomic bool mark_wanted; /* somebody waits for a mark: who returns next records one */
     uint64_t entered;
     _Atomic uint64_t returned;
-    uint64_t marked; /* covered by a recorded mark */
-    uint64_t done;   /* covered by a mark that came to pass */
+    uint64_t marked;                 /* covered by a recorded mark */
+    uint64_t done;                   /* covered by a mark that came to pass */
     unsigned first_mark, mark_count; /* ring of outstanding marks, oldest first */
     struct order_mark marks[ORDER_MARKS];
 };
@@ -66,7 +67,8 @@ struct order_uses {
 void order_create(struct order *order);
 void order_destroy(struct order *order); /* events are the caller's to destroy before */
 
-/* The slot of a stream, made at its first sight. ORDER_STREAMS when there is no room or memory for another. */
+/* The slot of a stream, made at its first sight. ORDER_STREAMS when there is no room or memory for
+ * another. */
 unsigned order_find(struct order *order, void *handle, uint64_t key, void *context);
 
 /* An operation enters a stream; returns its number there (from 1). */
@@ -81,8 +83,8 @@ static inline void order_leave(struct order_stream *stream)
     atomic_fetch_add_explicit(&stream->returned, 1, memory_order_release);
 }
 
-/* The operation a mark recorded now would cover up to, or 0: nothing new, one is under way, the ring is
- * full, or the stream captures. */
+/* The operation a mark recorded now would cover up to, or 0: nothing new, one is under way, the
+ * ring is full, or the stream captures. */
 uint64_t order_mark_covers(const struct order_stream *stream);
 
 /* Whether who returns now should record one. */
@@ -103,10 +105,12 @@ void order_all_done(struct order_stream *stream);
 void order_end(struct order *order, unsigned slot);
 
 /* Notes that operation `sequence` of `slot` may touch the memory. */
-void order_uses_add(const struct order *order, struct order_uses *uses, unsigned slot, uint64_t sequence);
+void order_uses_add(const struct order *order, struct order_uses *uses, unsigned slot,
+                    uint64_t sequence);
 
 /* Adds all uses in `more`. */
-void order_uses_merge(const struct order *order, struct order_uses *uses, const struct order_uses *more);
+void order_uses_merge(const struct order *order, struct order_uses *uses,
+                      const struct order_uses *more);
 
 /* Drops uses that are done; true when none are left. */
 bool order_uses_done(const struct order *order, struct order_uses *uses);

@@ -24,7 +24,8 @@ void params_forget(struct params *params)
         struct param_function *function = atomic_exchange(&params->functions[i], NULL);
         if (!function) continue;
         function->next = atomic_load(&params->forgotten);
-        while (!atomic_compare_exchange_weak(&params->forgotten, &function->next, function)) continue;
+        while (!atomic_compare_exchange_weak(&params->forgotten, &function->next, function))
+            continue;
     }
 }
 
@@ -64,7 +65,8 @@ static bool ask_layout(const struct driver *driver, struct param_function *funct
             if (!wider) return false;
             function->pieces = wider;
         }
-        function->pieces[function->count++] = (struct param_piece){(uint32_t)offset, (uint32_t)bytes};
+        function->pieces[function->count++] =
+            (struct param_piece){(uint32_t)offset, (uint32_t)bytes};
     }
 }
 
@@ -182,7 +184,8 @@ static void add_target(struct table *table, struct segment *target)
     table->to[table->count++].generation = target->generation;
 }
 
-bool table_learn(struct segments *segments, struct segment *holder, const void *memory, uint64_t bytes)
+bool table_learn(struct segments *segments, struct segment *holder, const void *memory,
+                 uint64_t bytes)
 {
     bool found = false;
     const struct space *space = segments->space;
@@ -213,7 +216,8 @@ void table_copy(struct segment *holder, const struct table *from)
     }
     holder->table->full |= from->full;
     for (uint32_t i = 0; i < from->count; i++)
-        if (from->to[i].segment->generation == from->to[i].generation && from->to[i].segment != holder)
+        if (from->to[i].segment->generation == from->to[i].generation &&
+            from->to[i].segment != holder)
             add_target(holder->table, from->to[i].segment);
 }
 

@@ -1,13 +1,15 @@
 /* params: what one launch may touch, as far as its parameters tell.
  *
- * The driver says for each function where its parameters lie and how large they are; whatever 8-byte word in them, at
- * 4-byte steps (pointers sit inside structures passed by value), lies in the pool's range may be used as an address.
- * Layouts are asked for once per function and kept.
+ * The driver says for each function where its parameters lie and how large they are; whatever
+ * 8-byte word in them, at 4-byte steps (pointers sit inside structures passed by value), lies in
+ * the pool's range may be used as an address. Layouts are asked for once per function and kept.
  *
- * A function is also vetted: after its first launches the small buffers it was given are looked through
- * (vet in pool); a function that wrote no pool addresses into memory touches only what its parameters name.
+ * A function is also vetted: after its first launches the small buffers it was given are looked
+ * through (vet in pool); a function that wrote no pool addresses into memory touches only what its
+ * parameters name.
  *
- * params_find may be called by any thread without a lock; a function's layout never changes once published. */
+ * params_find may be called by any thread without a lock; a function's layout never changes once
+ * published. */
 #ifndef PARAMS_PARAMS_H
 #define PARAMS_PARAMS_H
 
@@ -47,14 +49,16 @@ struct params {
 void params_create(struct params *params, const struct driver *driver);
 void params_destroy(struct params *params);
 
-/* What is known of a function; asks the driver at first sight (about 1 ms). NULL only without memory. */
+/* What is known of a function; asks the driver at first sight (about 1 ms). NULL only without
+ * memory. */
 struct param_function *params_find(struct params *params, void *function);
 
-/* Modules are about to change: handles may come to mean other functions, so what is known is not used again. */
+/* Modules are about to change: handles may come to mean other functions, so what is known is not
+ * used again. */
 void params_forget(struct params *params);
 
-/* Collects the words of a launch's parameters in [base, base + bytes), at most `room`; returns how many there
- * are. `params` and `extra` are those of cuLaunchKernel; either may be NULL. */
+/* Collects the words of a launch's parameters in [base, base + bytes), at most `room`; returns how
+ * many there are. `params` and `extra` are those of cuLaunchKernel; either may be NULL. */
 unsigned params_scan(const struct param_function *function, void *const *params, void *const *extra,
                      vp_addr base, uint64_t bytes, vp_addr *words, unsigned room);
 
@@ -75,9 +79,10 @@ struct table {
     } to[TABLE_TARGETS];
 };
 
-/* Looks through memory that is, or will be, the content of `holder`, and notes which live segments it points to.
- * True when there was any such word. VP_NO_HOST_MEMORY is noted as a full table. */
-bool table_learn(struct segments *segments, struct segment *holder, const void *memory, uint64_t bytes);
+/* Looks through memory that is, or will be, the content of `holder`, and notes which live segments
+ * it points to. True when there was any such word. VP_NO_HOST_MEMORY is noted as a full table. */
+bool table_learn(struct segments *segments, struct segment *holder, const void *memory,
+                 uint64_t bytes);
 
 /* The holder's content becomes, in part, that of a buffer with this table. */
 void table_copy(struct segment *holder, const struct table *from);

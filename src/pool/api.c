@@ -48,7 +48,8 @@ vp_status vp_open(const vp_options *options, vp_pool **pool)
     return status;
 }
 
-vp_status vp_use_begin(vp_pool *pool, vp_stream stream, const vp_addr *addresses, size_t count, vp_use *use)
+vp_status vp_use_begin(vp_pool *pool, vp_stream stream, const vp_addr *addresses, size_t count,
+                       vp_use *use)
 {
     struct use *open = malloc(sizeof *open);
     if (!open) return VP_NO_HOST_MEMORY;
@@ -81,15 +82,18 @@ vp_status vp_prefetch(vp_pool *pool, vp_addr address, uint64_t bytes, unsigned p
     if (segment && bytes && place == pool->move.home[segment->card]) {
         vp_addr end = segment->base + segment->pages * pool->page_bytes;
         vp_addr last = (bytes < end - address ? address + bytes : end) - 1;
-        for (uint32_t i = segment_chunk_at(segment, address); i <= segment_chunk_at(segment, last); i++)
-            if (segment->chunks[i].state == CHUNK_ABSENT) move_want(&pool->move, &segment->chunks[i]);
+        for (uint32_t i = segment_chunk_at(segment, address); i <= segment_chunk_at(segment, last);
+             i++)
+            if (segment->chunks[i].state == CHUNK_ABSENT)
+                move_want(&pool->move, &segment->chunks[i]);
     }
     pool_wake(pool);
     pool_unlock(pool);
     return segment ? VP_OK : VP_NOT_FOUND;
 }
 
-vp_status vp_advise(vp_pool *pool, vp_addr address, uint64_t bytes, vp_advice advice, unsigned place)
+vp_status vp_advise(vp_pool *pool, vp_addr address, uint64_t bytes, vp_advice advice,
+                    unsigned place)
 {
     if (place >= pool->frames.places && advice != VP_ADVISE_NONE && advice != VP_ADVISE_READ_MOSTLY)
         return VP_INVALID;

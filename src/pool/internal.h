@@ -1,7 +1,8 @@
 /* What the files of this part share: the pool's state. pool.h is its interface.
  *
- * One lock guards all that decides (space's owners, frames, order, segments, move). It is never held across a
- * driver call. What runs without it: address lookups, parameter scans, the driver calls themselves. */
+ * One lock guards all that decides (space's owners, frames, order, segments, move). It is never
+ * held across a driver call. What runs without it: address lookups, parameter scans, the driver
+ * calls themselves. */
 #ifndef POOL_INTERNAL_H
 #define POOL_INTERNAL_H
 
@@ -42,15 +43,16 @@ struct pool_lane {
     CUevent events[MOVE_COPIES];
 };
 
-struct vet; /* vet.c */
+struct vet;    /* vet.c */
 struct record; /* record.c */
 
-/* Threads and time, for running the whole pool in one thread under the simulated driver: NULL in real life. */
+/* Threads and time, for running the whole pool in one thread under the simulated driver: NULL in
+ * real life. */
 struct pool_edge {
-    void (*unlocked)(void *context);             /* the lock was let go: others may run */
-    void (*wait)(void *context);                 /* nothing to do now: let others run, or time pass */
+    void (*unlocked)(void *context); /* the lock was let go: others may run */
+    void (*wait)(void *context);     /* nothing to do now: let others run, or time pass */
     uint64_t (*now_ns)(void *context);
-    uint64_t (*thread)(void *context);           /* which thread of control this is */
+    uint64_t (*thread)(void *context); /* which thread of control this is */
     void *context;
 };
 
@@ -122,15 +124,16 @@ struct pool_thread *pool_thread_get(vp_pool *pool);
 /* Which thread of control the caller is: tells per-thread default streams apart. */
 uint64_t pool_thread_key(vp_pool *pool);
 
-/* open.c: makes card `card` usable with its current context, at the first allocation there. Lock not held. */
+/* open.c: makes card `card` usable with its current context, at the first allocation there. Lock
+ * not held. */
 vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context) VP_MUST_USE;
 
 /* As pool_open, with an edge and no thread of its own. For simulation. */
 vp_status pool_open_stepped(const struct driver *driver, const vp_options *options,
                             const struct pool_edge *edge, vp_pool **pool) VP_MUST_USE;
 
-/* work.c: finds out what has finished, and carries out one action; lock held, let go in between. False: there was
- * nothing to do. */
+/* work.c: finds out what has finished, and carries out one action; lock held, let go in between.
+ * False: there was nothing to do. */
 bool pool_work(vp_pool *pool);
 
 /* Waits a moment for something to change; lock held, let go in between. */
@@ -140,19 +143,21 @@ vp_status pool_start_mover(vp_pool *pool) VP_MUST_USE;
 void pool_stop_mover(vp_pool *pool);
 
 /* Maps `frame` at an address, for all cards that can reach it; retried a few times. */
-CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes, CUmemGenericAllocationHandle handle,
-                  unsigned place);
+CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,
+                  CUmemGenericAllocationHandle handle, unsigned place);
 CUresult pool_unmap(vp_pool *pool, vp_addr address, uint64_t bytes);
 
 /* Makes and releases frames' memory, alias mapping included. Lock not held. */
-CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_t *handle, vp_addr *alias);
+CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_t *handle,
+                          vp_addr *alias);
 void pool_release_memory(vp_pool *pool, uint64_t handle, vp_addr alias, uint64_t bytes);
 
 /* vet.c: looking through what unvetted functions wrote. */
 vp_status vet_create(vp_pool *pool) VP_MUST_USE;
 void vet_destroy(vp_pool *pool);
 
-/* After an exclusive operation was queued: queues copies of what it may have written, on its stream. */
+/* After an exclusive operation was queued: queues copies of what it may have written, on its
+ * stream. */
 void vet_queue(vp_pool *pool, const struct pool_op *op);
 
 /* Looks at what has arrived; lock held, let go in between. True when something was over. */

@@ -10,7 +10,8 @@
 static uint64_t total_pages(const vp_pool *pool)
 {
     uint64_t pages = 0;
-    for (unsigned i = 0; i < pool->frames.places; i++) pages += pool->frames.place[i].capacity_pages;
+    for (unsigned i = 0; i < pool->frames.places; i++)
+        pages += pool->frames.place[i].capacity_pages;
     return pages;
 }
 
@@ -23,10 +24,11 @@ static void explain_refusal(vp_pool *pool, uint64_t bytes)
         char in_use[16], capacity[16];
         units_format_size(place->used_pages * pool->page_bytes, in_use, sizeof in_use);
         units_format_size(place->capacity_pages * pool->page_bytes, capacity, sizeof capacity);
-        used += (size_t)snprintf(places + used, sizeof places - used, "%s%s %s of %s", i ? ", " : "",
-                                 place->name, in_use, capacity);
+        used += (size_t)snprintf(places + used, sizeof places - used, "%s%s %s of %s",
+                                 i ? ", " : "", place->name, in_use, capacity);
     }
-    log_error("out of memory: %s asked for, %s of %s promised (%s); raise --hbm or --host, lend more cards "
+    log_error("out of memory: %s asked for, %s of %s promised (%s); raise --hbm or --host, lend "
+              "more cards "
               "with --lend, or make the job smaller",
               units_format_size(bytes, want, sizeof want),
               units_format_size(pool->segments.live_pages * pool->page_bytes, live, sizeof live),
@@ -34,7 +36,8 @@ static void explain_refusal(vp_pool *pool, uint64_t bytes)
 }
 
 /* A live segment, with a guard behind it; lock held, let go while the guard is mapped. */
-static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes, struct segment **segment)
+static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes,
+                              struct segment **segment)
 {
     uint64_t pages = units_div_up(bytes, pool->page_bytes);
     if (pages > total_pages(pool) || pool->segments.live_pages > total_pages(pool) - pages) {
@@ -52,16 +55,19 @@ static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes, stru
     taken->guarded = true;
     vp_addr at = taken->base + taken->pages * pool->page_bytes;
     pool_unlock(pool);
-    CUresult result = pool_map(pool, at, pool->page_bytes, pool->guard_handle, pool->move.home[card]);
+    CUresult result =
+        pool_map(pool, at, pool->page_bytes, pool->guard_handle, pool->move.home[card]);
     pool_lock(pool);
     if (result == CUDA_SUCCESS) return VP_OK;
-    log_error("cannot map the guard behind an allocation: %s", driver_error_name(pool->driver, result));
+    log_error("cannot map the guard behind an allocation: %s",
+              driver_error_name(pool->driver, result));
     taken->guarded = false;
     segment_rest(&pool->segments, taken);
     return VP_DRIVER;
 }
 
-static vp_status take_small(vp_pool *pool, unsigned card, unsigned class, uint64_t bytes, vp_addr *address)
+static vp_status take_small(vp_pool *pool, unsigned card, unsigned class, uint64_t bytes,
+                            vp_addr *address)
 {
     struct slab *slab;
     *address = slab_take(&pool->slabs, card, class, bytes, &slab);
@@ -79,7 +85,8 @@ static vp_status take_small(vp_pool *pool, unsigned card, unsigned class, uint64
         *address = slab_take(&pool->slabs, card, class, bytes, &slab);
         assert(*address);
     }
-    segment_set_prior(&pool->segments, slab->segment); /* the block may have been another's a moment ago */
+    segment_set_prior(&pool->segments,
+                      slab->segment); /* the block may have been another's a moment ago */
     slab->segment->live_bytes += bytes;
     segments_count_live(&pool->segments, (int64_t)bytes);
     return VP_OK;
@@ -152,7 +159,8 @@ static vp_status ensure_attached(vp_pool *pool, unsigned card)
 
 vp_status vp_alloc(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *address)
 {
-    if (!bytes || card >= pool->cards || !(pool->options.compute_cards >> card & 1)) return VP_INVALID;
+    if (!bytes || card >= pool->cards || !(pool->options.compute_cards >> card & 1))
+        return VP_INVALID;
     vp_status status = ensure_attached(pool, card);
     return status == VP_OK ? take(pool, card, bytes, address) : status;
 }
@@ -178,7 +186,8 @@ CUresult pool_mem_free(vp_pool *pool, CUdeviceptr address)
     return vp_free(pool, address) == VP_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Segments whose blocks are all dead count as free: their allocator holds on to addresses, not to data. */
+/* Segments whose blocks are all dead count as free: their allocator holds on to addresses, not to
+ * data. */
 static uint64_t dead_pages(const vp_pool *pool)
 {
     uint64_t pages = 0;
@@ -202,7 +211,8 @@ CUresult pool_mem_info(vp_pool *pool, size_t *free_bytes, size_t *total_bytes)
     return CUDA_SUCCESS;
 }
 
-CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, size_t *bytes, unsigned *card)
+CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, size_t *bytes,
+                        unsigned *card)
 {
     if (!pool_owns(pool, address)) return CUDA_ERROR_NOT_FOUND;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -210,7 +220,8 @@ CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, s
     struct segment *segment = segment_of(&pool->segments, address);
     vp_addr start = segment ? segment->base : 0;
     uint64_t size = segment ? segment->bytes : 0;
-    bool found = segment && (!segment->slab || slab_block_at(segment->slab, address, &start, &size));
+    bool found =
+        segment && (!segment->slab || slab_block_at(segment->slab, address, &start, &size));
     if (found && address - start < units_round_up(size, pool->page_bytes)) {
         if (base) *base = start;
         if (bytes) *bytes = size;
@@ -251,7 +262,8 @@ void vp_note_dead(vp_pool *pool, vp_addr address, uint64_t bytes)
     struct segment *segment = segment_of(&pool->segments, address);
     if (segment && segment->noted) {
         const struct block *block = segment_block_at(segment, address);
-        if (pool->record && block && block->start == address) record_free(pool, block->id, block->end - block->start);
+        if (pool->record && block && block->start == address)
+            record_free(pool, block->id, block->end - block->start);
         segment_note_dead(&pool->segments, segment, address, bytes);
         move_forget_dead(&pool->move, segment);
         if (!segment->live_bytes) { /* what is dead goes first */
@@ -283,8 +295,10 @@ void pool_stream_ends(vp_pool *pool, CUstream handle)
             pool_unlock(pool);
             CUresult done = CUDA_SUCCESS;
             if (!mark->event)
-                done = pool->driver->cuEventCreate((CUevent *)&mark->event, CU_EVENT_DISABLE_TIMING);
-            if (done == CUDA_SUCCESS) done = pool->driver->cuEventRecord((CUevent)mark->event, handle);
+                done =
+                    pool->driver->cuEventCreate((CUevent *)&mark->event, CU_EVENT_DISABLE_TIMING);
+            if (done == CUDA_SUCCESS)
+                done = pool->driver->cuEventRecord((CUevent)mark->event, handle);
             if (done != CUDA_SUCCESS) pool->driver->cuStreamSynchronize(handle);
             pool_lock(pool);
             stream->marking = false;

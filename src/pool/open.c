@@ -12,7 +12,8 @@
 
 enum { CHUNKS_OF_A_CARD = 12, CHUNK_PAGES_MOST = 16 };
 
-/* Where the pool would like to lie: high, so that floats and indices rarely look like its addresses. */
+/* Where the pool would like to lie: high, so that floats and indices rarely look like its
+ * addresses. */
 static const CUdeviceptr wishes[] = {0x600000000000, 0x500000000000, 0};
 
 static const uint64_t address_bytes_most = 64 * TIB, address_bytes_least = 64 * GIB;
@@ -32,7 +33,8 @@ static vp_status driver_failed(const vp_pool *pool, const char *call, CUresult r
     return VP_DRIVER;
 }
 
-static vp_status reserve(vp_pool *pool, uint64_t most, uint64_t least, vp_addr *base, uint64_t *bytes)
+static vp_status reserve(vp_pool *pool, uint64_t most, uint64_t least, vp_addr *base,
+                         uint64_t *bytes)
 {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (*bytes = most; *bytes >= least; *bytes /= 2) {
@@ -62,7 +64,8 @@ static vp_status probe_host(vp_pool *pool, CUmemAllocationProp *prop)
 {
     const struct driver *driver = pool->driver;
     int node = 0;
-    if (driver->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0) != CUDA_SUCCESS || node < 0)
+    if (driver->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0) != CUDA_SUCCESS ||
+        node < 0)
         node = 0;
     const CUmemLocation locations[] = {{CU_MEM_LOCATION_TYPE_HOST_NUMA, node},
                                        {CU_MEM_LOCATION_TYPE_HOST, 0}};
@@ -93,15 +96,16 @@ static vp_status find_page(vp_pool *pool)
     return VP_OK;
 }
 
-/* What the pool may hold on a card: as asked, or what is free less headroom for the context, modules,
- * local memory and libraries that allocate for themselves. */
+/* What the pool may hold on a card: as asked, or what is free less headroom for the context,
+ * modules, local memory and libraries that allocate for themselves. */
 static uint64_t card_capacity(vp_pool *pool, unsigned card)
 {
     size_t free_bytes = 0, total_bytes = 0;
     CUcontext current = NULL;
     pool->driver->cuCtxGetCurrent(&current);
     CUdevice device = -1;
-    bool here = current && pool->driver->cuCtxGetDevice(&device) == CUDA_SUCCESS && device == (int)card;
+    bool here =
+        current && pool->driver->cuCtxGetDevice(&device) == CUDA_SUCCESS && device == (int)card;
     if (here)
         pool->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
     else if (pool->driver->cuDeviceTotalMem_v2(&total_bytes, (CUdevice)card) == CUDA_SUCCESS)
@@ -110,8 +114,8 @@ static uint64_t card_capacity(vp_pool *pool, unsigned card)
     uint64_t usable = free_bytes > headroom ? free_bytes - headroom : 0;
     uint64_t asked = pool->options.hbm_bytes;
     if (asked > usable)
-        log_warn("card %u has %.1f GiB to spare; --hbm asks for %.1f GiB", card, (double)usable / GIB,
-                 (double)asked / GIB);
+        log_warn("card %u has %.1f GiB to spare; --hbm asks for %.1f GiB", card,
+                 (double)usable / GIB, (double)asked / GIB);
     return asked && asked < free_bytes ? asked : usable;
 }
 
@@ -162,14 +166,16 @@ static vp_status add_host(vp_pool *pool)
     if (status != VP_OK) return status;
     CUmemAllocationProp prop;
     if (bytes >= pool->page_bytes && (status = probe_host(pool, &prop)) != VP_OK) return status;
-    pool->host_place = frame_place_add(&pool->frames, "host0", VP_PLACE_HOST, 0, bytes / pool->page_bytes);
+    pool->host_place =
+        frame_place_add(&pool->frames, "host0", VP_PLACE_HOST, 0, bytes / pool->page_bytes);
     pool->place_prop[pool->host_place] = prop;
     for (unsigned i = 0; i < pool->cards; i++)
         if (pool->options.compute_cards >> i & 1) add_access(pool, pool->host_place, (int)i);
     return VP_OK;
 }
 
-/* Where chunks of a card go when they must leave: peers it can reach, in index order, then the host. */
+/* Where chunks of a card go when they must leave: peers it can reach, in index order, then the
+ * host. */
 static void find_refuges(vp_pool *pool, unsigned card, const unsigned *place_of)
 {
     struct move *move = &pool->move;
@@ -189,7 +195,8 @@ static uint32_t choose_chunk_pages(const vp_pool *pool)
         uint64_t least = UINT64_MAX;
         for (unsigned i = 0; i < pool->frames.places; i++) {
             const struct frame_place *place = &pool->frames.place[i];
-            bool computes = place->kind == VP_PLACE_CARD && (pool->options.compute_cards >> place->id & 1);
+            bool computes =
+                place->kind == VP_PLACE_CARD && (pool->options.compute_cards >> place->id & 1);
             if (computes && place->capacity_pages < least) least = place->capacity_pages;
         }
         bytes = least / CHUNKS_OF_A_CARD * pool->page_bytes;
@@ -228,10 +235,12 @@ static vp_status lay_out_addresses(vp_pool *pool)
         pool->driver->cuMemAddressFree(base, bytes);
         return status;
     }
-    for (unsigned i = 0; i < pool->frames.places; i++) capacity += pool->frames.place[i].capacity_pages;
+    for (unsigned i = 0; i < pool->frames.places; i++)
+        capacity += pool->frames.place[i].capacity_pages;
     /* A slot of a chunk's size for each frame, were all of them of one page. */
     uint64_t slots = capacity + 1, slot_bytes = pool->segments.chunk_pages * pool->page_bytes;
-    status = reserve(pool, slots * slot_bytes, slots * slot_bytes / 8 + 1, &pool->alias_base, &bytes);
+    status =
+        reserve(pool, slots * slot_bytes, slots * slot_bytes / 8 + 1, &pool->alias_base, &bytes);
     pool->alias_next = pool->alias_base;
     pool->alias_end = pool->alias_base + (status == VP_OK ? bytes : 0);
     return status;
@@ -261,8 +270,8 @@ static vp_status check_cards(vp_pool *pool)
     }
     for (unsigned i = 0; i < pool->cards; i++) {
         int can = 0;
-        pool->driver->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                                           (CUdevice)i);
+        pool->driver->cuDeviceGetAttribute(
+            &can, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, (CUdevice)i);
         if (can || !((pool->options.compute_cards | pool->options.lend_cards) >> i & 1)) continue;
         log_error("card %u has no virtual memory management, which vrampool needs", i);
         return VP_UNSUPPORTED;
@@ -327,7 +336,8 @@ static vp_status make_lane(vp_pool *pool, struct pool_lane *lane)
     if (result != CUDA_SUCCESS) lane->stream = NULL;
     for (unsigned i = 0; i < MOVE_COPIES && result == CUDA_SUCCESS; i++)
         result = driver->cuEventCreate(&lane->events[i], CU_EVENT_DISABLE_TIMING);
-    return result == CUDA_SUCCESS ? VP_OK : driver_failed(pool, "making the mover's streams", result);
+    return result == CUDA_SUCCESS ? VP_OK
+                                  : driver_failed(pool, "making the mover's streams", result);
 }
 
 static void destroy_lane(vp_pool *pool, struct pool_lane *lane)
@@ -377,11 +387,13 @@ static void unmap_segment(vp_pool *pool, struct segment *segment)
 static void release_memory(vp_pool *pool)
 {
     const struct driver *driver = pool->driver;
-    if (pool->segments.space) list_each(node, &pool->segments.all)
+    if (pool->segments.space)
+        list_each(node, &pool->segments.all)
             unmap_segment(pool, list_entry(node, struct segment, all));
     for (uint64_t i = 0; i < pool->frames.count; i++) {
         struct frame *frame = pool->frames.by_number[i];
-        if (frame) pool_release_memory(pool, frame->handle, frame->alias, frame->pages * pool->page_bytes);
+        if (frame)
+            pool_release_memory(pool, frame->handle, frame->alias, frame->pages * pool->page_bytes);
     }
     if (pool->guard_handle) driver->cuMemRelease(pool->guard_handle);
     if (pool->space.bytes) driver->cuMemAddressFree(pool->space.base, pool->space.bytes);

@@ -29,7 +29,8 @@ static void make_key(void)
 static struct pool_thread *make_thread(void)
 {
     pthread_once(&thread_once, make_key);
-    struct pool_thread *thread = malloc(sizeof *thread); /* its lists are touched as they are needed */
+    struct pool_thread *thread =
+        malloc(sizeof *thread); /* its lists are touched as they are needed */
     if (!thread) return NULL;
     thread->id = atomic_fetch_add(&next_thread_id, 1);
     thread->slot = 0;
@@ -167,7 +168,8 @@ static void resolve_range(struct pool_op *op, vp_addr address, uint64_t bytes)
     vp_addr end = address + bytes;
     while (address < end) {
         struct segment *segment = segment_of(segments, address);
-        if (!segment) return; /* past the segment's end: the driver will say what it thinks of that */
+        if (!segment)
+            return; /* past the segment's end: the driver will say what it thinks of that */
         vp_addr segment_end = segment->base + (segment->pages << segments->space->page_shift);
         vp_addr last = (end < segment_end ? end : segment_end) - 1;
         add_touch(op, segment, segment_chunk_at(segment, address), segment_chunk_at(segment, last));
@@ -175,7 +177,8 @@ static void resolve_range(struct pool_op *op, vp_addr address, uint64_t bytes)
     }
 }
 
-/* What the touched tables point to, and what tables among that point to. True when there is any table. */
+/* What the touched tables point to, and what tables among that point to. True when there is any
+ * table. */
 static bool close_over_tables(struct pool_op *op)
 {
     bool any = false;
@@ -231,11 +234,13 @@ static void resolve(struct pool_op *op)
         if (tables) learn_from_copy(op);
         tables = false; /* a copy reads and writes what it names, and no more */
     }
-    bool vetted = !op->function || (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
-                                    !atomic_load_explicit(&op->function->writes_addresses, memory_order_relaxed));
+    bool vetted = !op->function ||
+                  (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
+                   !atomic_load_explicit(&op->function->writes_addresses, memory_order_relaxed));
     op->request.exclusive = op->unclear || !vetted || (tables && op->function);
     if (op->unclear)
-        for (uint32_t i = 0; i < op->request.count; i++) op->thread->touches[i].segment->loose = true;
+        for (uint32_t i = 0; i < op->request.count; i++)
+            op->thread->touches[i].segment->loose = true;
 }
 
 /* ---- streams ---- */
@@ -269,7 +274,8 @@ static void report_hold(struct pool_op *op, uint64_t held_ns)
 {
     const struct move *move = &op->pool->move;
     const char *name = op->function ? op->function->name : op->name;
-    log_warn("%s has been held for %.0f s: %u chunks on the move, %u operations running alone, %u frames "
+    log_warn("%s has been held for %.0f s: %u chunks on the move, %u operations running alone, %u "
+             "frames "
              "being made, %llu pages wanted home",
              name, (double)held_ns / 1e9, move->moving, move->exclusive_running, move->making,
              (unsigned long long)move_wanted_pages(move));
@@ -331,7 +337,8 @@ static bool all_ready(const struct pool_op *op)
     return true;
 }
 
-/* While a stream captures, what it touches stays where it is for good, and the host waits for copies. */
+/* While a stream captures, what it touches stays where it is for good, and the host waits for
+ * copies. */
 static void prepare_capture(struct pool_op *op)
 {
     vp_pool *pool = op->pool;
@@ -353,9 +360,10 @@ static void pin_captured(struct pool_op *op)
 
 static CUresult refuse(struct pool_op *op)
 {
-    log_error("%s cannot run: what it needs can be brought neither to the card nor within its reach; "
-              "raise --hbm or --host, or free memory",
-              op->function ? op->function->name : op->name);
+    log_error(
+        "%s cannot run: what it needs can be brought neither to the card nor within its reach; "
+        "raise --hbm or --host, or free memory",
+        op->function ? op->function->name : op->name);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -365,7 +373,8 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     vp_pool *pool = op->pool;
     op->slot = find_slot(op, context);
     if (op->slot == ORDER_STREAMS) {
-        log_error("more than %d streams are in use; vrampool cannot keep them apart", ORDER_STREAMS);
+        log_error("more than %d streams are in use; vrampool cannot keep them apart",
+                  ORDER_STREAMS);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     op->request.slot = op->slot;
@@ -421,7 +430,8 @@ static void mark(struct pool_op *op)
     pool_unlock(pool);
     if (!next) return;
     CUresult done = CUDA_SUCCESS;
-    if (!next->event) done = driver->cuEventCreate((CUevent *)&next->event, CU_EVENT_DISABLE_TIMING);
+    if (!next->event)
+        done = driver->cuEventCreate((CUevent *)&next->event, CU_EVENT_DISABLE_TIMING);
     if (done == CUDA_SUCCESS) done = driver->cuEventRecord((CUevent)next->event, op->stream);
     pool_lock(pool);
     stream->marking = false;

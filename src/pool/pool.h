@@ -34,15 +34,15 @@ struct pool_op {
     void *handle;     /* the CUfunction or CUkernel, NULL otherwise */
     struct param_function *function;
     void *const *params, *const *extra;
-    const void *host;     /* of a copy from the host: its source, */
-    uint64_t host_bytes;  /* length */
-    CUdeviceptr host_to;  /* and destination */
-    uint32_t word_count;  /* addresses and ranges named so far */
-    uint32_t slot;        /* of the stream */
-    uint64_t sequence;    /* its number in the stream; 0: nothing in the pool is touched */
-    bool unclear;         /* may touch anything: runs alone */
-    bool verifying;       /* holds the lock of verify mode */
-    bool overflown;       /* more addresses than can be kept */
+    const void *host;    /* of a copy from the host: its source, */
+    uint64_t host_bytes; /* length */
+    CUdeviceptr host_to; /* and destination */
+    uint32_t word_count; /* addresses and ranges named so far */
+    uint32_t slot;       /* of the stream */
+    uint64_t sequence;   /* its number in the stream; 0: nothing in the pool is touched */
+    bool unclear;        /* may touch anything: runs alone */
+    bool verifying;      /* holds the lock of verify mode */
+    bool overflown;      /* more addresses than can be kept */
     struct pool_thread *thread;
     struct move_request request;
 };
@@ -96,7 +96,8 @@ void pool_context_ends(vp_pool *pool, CUcontext context);
 void pool_capture_begins(vp_pool *pool, CUstream stream);
 void pool_capture_ends(vp_pool *pool, CUstream stream);
 
-/* A module or library is about to be unloaded: its function handles may come to mean other functions. */
+/* A module or library is about to be unloaded: its function handles may come to mean other
+ * functions. */
 void pool_functions_end(vp_pool *pool);
 
 /* The line at exit. */

@@ -1,7 +1,8 @@
 /* Recording: the trace of what the program does, with how long each operation took.
  *
- * Behind each operation goes an event with timing. When it has come to pass, the operation's duration is the time
- * from the event before it in its stream; so the stream's last event is kept until the next one is over. */
+ * Behind each operation goes an event with timing. When it has come to pass, the operation's
+ * duration is the time from the event before it in its stream; so the stream's last event is kept
+ * until the next one is over. */
 #include "pool/internal.h"
 
 #include <stdlib.h>
@@ -40,18 +41,21 @@ vp_status record_create(vp_pool *pool, const char *path)
     return status;
 }
 
-/* Fills in the durations of operations that are over; with `all`, of the rest too, which are done by then. */
+/* Fills in the durations of operations that are over; with `all`, of the rest too, which are done
+ * by then. */
 static void drain(vp_pool *pool, bool all)
 {
     struct record *record = pool->record;
     const struct driver *driver = pool->driver;
     while (record->head < record->tail) {
         struct record_pending *oldest = &record->pending[record->head % RECORD_PENDING];
-        CUresult result = all ? driver->cuEventSynchronize(oldest->event) : driver->cuEventQuery(oldest->event);
+        CUresult result =
+            all ? driver->cuEventSynchronize(oldest->event) : driver->cuEventQuery(oldest->event);
         if (result == CUDA_ERROR_NOT_READY) return;
         float ms = 0;
         CUevent *last = &record->last[oldest->slot];
-        if (result == CUDA_SUCCESS && *last && driver->cuEventElapsedTime(&ms, *last, oldest->event) == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS && *last &&
+            driver->cuEventElapsedTime(&ms, *last, oldest->event) == CUDA_SUCCESS)
             trace_writer_duration(record->writer, oldest->ticket, (uint64_t)((double)ms * 1e6));
         if (*last) record->spare[record->spare_count++] = *last;
         *last = oldest->event;
@@ -66,7 +70,8 @@ void record_destroy(vp_pool *pool)
     if (!pool->lost) drain(pool, true);
     while (record->head < record->tail)
         pool->driver->cuEventDestroy_v2(record->pending[record->head++ % RECORD_PENDING].event);
-    for (uint32_t i = 0; i < record->spare_count; i++) pool->driver->cuEventDestroy_v2(record->spare[i]);
+    for (uint32_t i = 0; i < record->spare_count; i++)
+        pool->driver->cuEventDestroy_v2(record->spare[i]);
     for (unsigned i = 0; i < ORDER_STREAMS; i++)
         if (record->last[i]) pool->driver->cuEventDestroy_v2(record->last[i]);
     vp_status status = trace_writer_close(record->writer);
@@ -118,8 +123,10 @@ static CUevent take_event(vp_pool *pool)
 
 void record_op(vp_pool *pool, const struct pool_op *op)
 {
-    static const enum trace_kind kinds[] = {
-        [POOL_KERNEL] = TRACE_KERNEL, [POOL_COPY] = TRACE_COPY, [POOL_MEMSET] = TRACE_MEMSET, [POOL_GRAPH] = TRACE_GRAPH};
+    static const enum trace_kind kinds[] = {[POOL_KERNEL] = TRACE_KERNEL,
+                                            [POOL_COPY] = TRACE_COPY,
+                                            [POOL_MEMSET] = TRACE_MEMSET,
+                                            [POOL_GRAPH] = TRACE_GRAPH};
     struct record *record = pool->record;
     pthread_mutex_lock(&pool->recording);
     drain(pool, record->tail - record->head == RECORD_PENDING);
@@ -130,10 +137,12 @@ void record_op(vp_pool *pool, const struct pool_op *op)
     }
     pool_lock(pool);
     size_t count = collect_ids(pool, op);
-    uint64_t ticket = trace_writer_op(record->writer, kinds[op->kind], op->slot,
-                                      op->function ? op->function->name : op->name, record->ids, count);
+    uint64_t ticket =
+        trace_writer_op(record->writer, kinds[op->kind], op->slot,
+                        op->function ? op->function->name : op->name, record->ids, count);
     pool_unlock(pool);
     if (event)
-        record->pending[record->tail++ % RECORD_PENDING] = (struct record_pending){event, ticket, op->slot};
+        record->pending[record->tail++ % RECORD_PENDING] =
+            (struct record_pending){event, ticket, op->slot};
     pthread_mutex_unlock(&pool->recording);
 }

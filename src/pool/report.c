@@ -33,7 +33,8 @@ vp_status vp_place_info(vp_pool *pool, unsigned place, vp_place_info_t *info)
     return VP_OK;
 }
 
-/* Times translations of addresses in use; a cheap sample, so that the report need not be taken on trust. */
+/* Times translations of addresses in use; a cheap sample, so that the report need not be taken on
+ * trust. */
 static uint64_t measure_lookup_ns(vp_pool *pool)
 {
     enum { ROUNDS = 20000 };
@@ -92,7 +93,8 @@ void pool_log_summary(vp_pool *pool)
             used += snprintf(line + used, sizeof line - (size_t)used, ", %s %s", info.name,
                              units_format_size(info.peak_bytes, size, sizeof size));
     }
-    fprintf(stderr, "%s, moved %s\n", line, units_format_size(stats.moved_bytes, size, sizeof size));
+    fprintf(stderr, "%s, moved %s\n", line,
+            units_format_size(stats.moved_bytes, size, sizeof size));
 }
 
 static void write_places(vp_pool *pool, FILE *file)
@@ -103,7 +105,8 @@ static void write_places(vp_pool *pool, FILE *file)
         vp_status status = vp_place_info(pool, i, &info);
         if (status != VP_OK) continue;
         fprintf(file,
-                "%s\n    {\"name\": \"%s\", \"kind\": \"%s\", \"capacity_bytes\": %llu, \"used_bytes\": %llu, "
+                "%s\n    {\"name\": \"%s\", \"kind\": \"%s\", \"capacity_bytes\": %llu, "
+                "\"used_bytes\": %llu, "
                 "\"reserve_bytes\": %llu, \"peak_bytes\": %llu}",
                 i ? "," : "", info.name, info.kind == VP_PLACE_CARD ? "card" : "host",
                 (unsigned long long)info.capacity_bytes, (unsigned long long)info.used_bytes,

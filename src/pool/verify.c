@@ -1,8 +1,9 @@
-/* Verify mode: while an operation runs, only what it may touch is mapped, so a hidden access faults at once.
+/* Verify mode: while an operation runs, only what it may touch is mapped, so a hidden access faults
+ * at once.
  *
- * Operations run one at a time: what they touch is mapped on the way in, the device is synchronised on the way out,
- * and all that is mapped is unmapped again. With `params`, tables are not followed: who needs more than the
- * parameters shows. */
+ * Operations run one at a time: what they touch is mapped on the way in, the device is synchronised
+ * on the way out, and all that is mapped is unmapped again. With `params`, tables are not followed:
+ * who needs more than the parameters shows. */
 #include "pool/internal.h"
 
 #include <stdlib.h>
@@ -38,7 +39,8 @@ static void list_neighbours(const struct pool_op *op)
         vp_addr end = segment->base + segment->pages * op->pool->page_bytes;
         const struct segment *next = segment_of(segments, end + op->pool->page_bytes);
         if (next)
-            log_error("  behind block %u (ends at %#llx) lies block %u, last used by operation %llu of its "
+            log_error("  behind block %u (ends at %#llx) lies block %u, last used by operation "
+                      "%llu of its "
                       "stream",
                       segment->id, (unsigned long long)end, next->id,
                       (unsigned long long)(next->uses.count ? next->uses.use[0].sequence : 0));
@@ -48,16 +50,19 @@ static void list_neighbours(const struct pool_op *op)
 static void report(const struct pool_op *op, CUresult result)
 {
     const vp_pool *pool = op->pool;
-    log_error("verify: %s (operation %llu of its stream) touched memory outside what it may touch: %s",
-              op->function ? op->function->name : op->name, (unsigned long long)op->sequence,
-              driver_error_name(pool->driver, result));
+    log_error(
+        "verify: %s (operation %llu of its stream) touched memory outside what it may touch: %s",
+        op->function ? op->function->name : op->name, (unsigned long long)op->sequence,
+        driver_error_name(pool->driver, result));
     list_touched(op);
     list_neighbours(op);
     for (unsigned i = HISTORY; i-- > 0;) {
-        const struct verify_past *past = &pool->past[(pool->past_count + HISTORY - 1 - i) % HISTORY];
+        const struct verify_past *past =
+            &pool->past[(pool->past_count + HISTORY - 1 - i) % HISTORY];
         if (past->name) log_error("  before: %s, with %u blocks", past->name, past->touches);
     }
-    log_error("verify: a library that does this needs its tables known; run with --verify=params to list such "
+    log_error("verify: a library that does this needs its tables known; run with --verify=params "
+              "to list such "
               "functions, or report it");
 }
 

@@ -1,8 +1,9 @@
 /* Vetting: does a function write addresses of the pool into memory?
  *
- * After each of its first launches the start of every buffer it was given is copied to the host, on the same stream,
- * and looked through: buffers up to 1 MiB whole, larger ones their first 64 KiB, less where many share the
- * staging buffer. Until that is over the operation counts as running alone, and no move starts. */
+ * After each of its first launches the start of every buffer it was given is copied to the host, on
+ * the same stream, and looked through: buffers up to 1 MiB whole, larger ones their first 64 KiB,
+ * less where many share the staging buffer. Until that is over the operation counts as running
+ * alone, and no move starts. */
 #include "pool/internal.h"
 
 #include <stdlib.h>
@@ -71,7 +72,8 @@ static struct vet_slot *take_slot(vp_pool *pool)
     }
 }
 
-static uint64_t bytes_worth_looking_at(vp_pool *pool, struct segment *segment, vp_addr address, vp_addr *start)
+static uint64_t bytes_worth_looking_at(vp_pool *pool, struct segment *segment, vp_addr address,
+                                       vp_addr *start)
 {
     vp_addr end = segment->base + segment->bytes;
     *start = segment->base;
@@ -90,10 +92,12 @@ static uint64_t bytes_worth_looking_at(vp_pool *pool, struct segment *segment, v
 }
 
 /* Lists what to look at: each buffer that the parameters name, from its start. */
-static void list_pieces(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot, vp_addr *starts)
+static void list_pieces(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot,
+                        vp_addr *starts)
 {
     uint32_t count = 0;
-    uint64_t share = staging_bytes / (op->word_count ? op->word_count : 1) & ~UINT64_C(15), offset = 0;
+    uint64_t share = staging_bytes / (op->word_count ? op->word_count : 1) & ~UINT64_C(15),
+             offset = 0;
     for (uint32_t i = 0; i < op->word_count && count < VET_PIECES; i++) {
         vp_addr address = op->thread->words[i].address, start;
         struct segment *segment = segment_of(&pool->segments, address);
@@ -109,7 +113,8 @@ static void list_pieces(vp_pool *pool, const struct pool_op *op, struct vet_slot
     slot->count = count;
 }
 
-static CUresult stage(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot, const vp_addr *starts)
+static CUresult stage(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot,
+                      const vp_addr *starts)
 {
     CUresult result = CUDA_SUCCESS;
     if (slot->count && !slot->staging)
@@ -153,7 +158,9 @@ static void look(vp_pool *pool, struct vet_slot *slot)
     bool found = false;
     for (uint32_t i = 0; i < slot->count; i++) {
         const struct vet_piece *piece = &slot->pieces[i];
-        if (piece->segment->generation != piece->generation || piece->segment->state != SEGMENT_LIVE) continue;
+        if (piece->segment->generation != piece->generation ||
+            piece->segment->state != SEGMENT_LIVE)
+            continue;
         const char *bytes = (const char *)slot->staging + piece->offset;
         bool was_table = piece->segment->table != NULL;
         found |= table_learn(&pool->segments, piece->segment, bytes, piece->bytes) && !was_table;
@@ -161,7 +168,8 @@ static void look(vp_pool *pool, struct vet_slot *slot)
     struct param_function *function = slot->function;
     if (!function) return;
     if (found && !atomic_exchange(&function->writes_addresses, true))
-        log_info("%s writes addresses into memory: it is looked through at each launch", function->name);
+        log_info("%s writes addresses into memory: it is looked through at each launch",
+                 function->name);
     uint32_t left = atomic_load(&function->probation);
     if (left) atomic_store(&function->probation, left - 1);
 }

@@ -1,4 +1,5 @@
-/* The edge: asks the driver what has finished, carries out what move decides, and the mover's thread. */
+/* The edge: asks the driver what has finished, carries out what move decides, and the mover's
+ * thread. */
 #include "pool/internal.h"
 
 #include <assert.h>
@@ -41,7 +42,9 @@ void pool_wait(vp_pool *pool, uint64_t ns)
 static CUresult retry(vp_pool *pool, CUresult result, unsigned *tries)
 {
     bool again = result != CUDA_SUCCESS && result != CUDA_ERROR_ILLEGAL_ADDRESS && ++*tries < TRIES;
-    if (again) log_debug("a mapping call failed with %s; trying again", driver_error_name(pool->driver, result));
+    if (again)
+        log_debug("a mapping call failed with %s; trying again",
+                  driver_error_name(pool->driver, result));
     return again;
 }
 
@@ -49,25 +52,22 @@ CUresult pool_unmap(vp_pool *pool, vp_addr address, uint64_t bytes)
 {
     CUresult result;
     unsigned tries = 0;
-    do
-        result = pool->driver->cuMemUnmap(address, bytes);
+    do result = pool->driver->cuMemUnmap(address, bytes);
     while (retry(pool, result, &tries));
     return result;
 }
 
-CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes, CUmemGenericAllocationHandle handle,
-                  unsigned place)
+CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,
+                  CUmemGenericAllocationHandle handle, unsigned place)
 {
     const struct driver *driver = pool->driver;
     CUresult result;
     unsigned tries = 0;
-    do
-        result = driver->cuMemMap(address, bytes, 0, handle, 0);
+    do result = driver->cuMemMap(address, bytes, 0, handle, 0);
     while (retry(pool, result, &tries));
     if (result != CUDA_SUCCESS) return result;
     tries = 0;
-    do
-        result = driver->cuMemSetAccess(address, bytes, pool->access[place], pool->accesses[place]);
+    do result = driver->cuMemSetAccess(address, bytes, pool->access[place], pool->accesses[place]);
     while (retry(pool, result, &tries));
     if (result != CUDA_SUCCESS) pool_unmap(pool, address, bytes);
     return result;
@@ -100,12 +100,14 @@ static void give_alias(vp_pool *pool, vp_addr alias)
             pool->alias_free_room = room;
         }
     }
-    if (pool->alias_free_count < pool->alias_free_room) /* else the slot is lost; there are plenty */
+    if (pool->alias_free_count <
+        pool->alias_free_room) /* else the slot is lost; there are plenty */
         pool->alias_free[pool->alias_free_count++] = alias;
     pool_unlock(pool);
 }
 
-CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_t *out, vp_addr *alias)
+CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_t *out,
+                          vp_addr *alias)
 {
     CUmemGenericAllocationHandle handle;
     *alias = take_alias(pool);
@@ -135,12 +137,15 @@ void pool_release_memory(vp_pool *pool, uint64_t handle, vp_addr alias, uint64_t
 static void explain_exhaustion(vp_pool *pool, const struct move_action *action)
 {
     const struct frame_place *place = &pool->frames.place[action->place];
-    log_warn("%s gives no more than %llu MiB, not the %llu MiB it was thought to have; the pool shrinks to "
+    log_warn("%s gives no more than %llu MiB, not the %llu MiB it was thought to have; the pool "
+             "shrinks to "
              "that%s",
              place->name,
              (unsigned long long)((place->used_pages + place->free_pages) * pool->page_bytes >> 20),
              (unsigned long long)(place->capacity_pages * pool->page_bytes >> 20),
-             place->kind == VP_PLACE_HOST ? " (host memory is taken by others, or limited: ulimit -l)" : "");
+             place->kind == VP_PLACE_HOST
+                 ? " (host memory is taken by others, or limited: ulimit -l)"
+                 : "");
 }
 
 static void do_make(vp_pool *pool, const struct move_action *action, struct move_result *result)
@@ -157,8 +162,8 @@ static void do_make(vp_pool *pool, const struct move_action *action, struct move
 static CUresult queue_copy(vp_pool *pool, const struct move_action *action)
 {
     struct pool_lane *lane = &pool->lanes[action->lane];
-    CUresult result = pool->driver->cuMemcpyAsync(action->to->alias, action->from->alias, action->bytes,
-                                                  lane->stream);
+    CUresult result = pool->driver->cuMemcpyAsync(action->to->alias, action->from->alias,
+                                                  action->bytes, lane->stream);
     if (result != CUDA_SUCCESS) return result;
     CUevent event = lane->events[action->ticket % MOVE_COPIES];
     result = pool->driver->cuEventRecord(event, lane->stream);
@@ -175,7 +180,8 @@ static void do_map(vp_pool *pool, const struct move_action *action, struct move_
         result->mapping = MOVE_MAPPED_OLD;
         return;
     }
-    CUresult done = pool_map(pool, action->address, action->bytes, action->to->handle, action->to->place);
+    CUresult done =
+        pool_map(pool, action->address, action->bytes, action->to->handle, action->to->place);
     if (done == CUDA_SUCCESS) {
         if (!action->from || (done = queue_copy(pool, action)) == CUDA_SUCCESS) {
             result->ok = true;
@@ -188,7 +194,8 @@ static void do_map(vp_pool *pool, const struct move_action *action, struct move_
         }
     }
     result->mapping = MOVE_MAPPED_NOWHERE;
-    if (old && pool_map(pool, action->address, action->bytes, old->handle, old->place) == CUDA_SUCCESS)
+    if (old &&
+        pool_map(pool, action->address, action->bytes, old->handle, old->place) == CUDA_SUCCESS)
         result->mapping = MOVE_MAPPED_OLD;
 }
 
@@ -200,7 +207,8 @@ static void do_unmap(vp_pool *pool, const struct move_action *action, struct mov
     }
     result->ok = true;
     result->mapping = MOVE_MAPPED_NOWHERE;
-    /* Where the new mapping fails the data is safe in its frame all the same: it is fetched when needed. */
+    /* Where the new mapping fails the data is safe in its frame all the same: it is fetched when
+     * needed. */
     const struct frame *to = action->to;
     if (to && pool_map(pool, action->address, action->bytes, to->handle, to->place) == CUDA_SUCCESS)
         result->mapping = MOVE_MAPPED_NEW;
@@ -213,7 +221,8 @@ static void do_mark(vp_pool *pool, const struct move_action *action, struct move
     struct order_mark *mark = order_mark_next(stream);
     CUstream handle = (CUstream)stream->handle;
     CUcontext context = (CUcontext)stream->context;
-    bool foreign = stream->key && handle == CU_STREAM_PER_THREAD; /* only its own thread can name it */
+    bool foreign =
+        stream->key && handle == CU_STREAM_PER_THREAD; /* only its own thread can name it */
     pool_unlock(pool);
     if (foreign) return;
     const struct driver *driver = pool->driver;
@@ -221,7 +230,8 @@ static void do_mark(vp_pool *pool, const struct move_action *action, struct move
     driver->cuCtxGetCurrent(&current);
     if (current != context) driver->cuCtxSetCurrent(context);
     CUresult done = CUDA_SUCCESS;
-    if (!mark->event) done = driver->cuEventCreate((CUevent *)&mark->event, CU_EVENT_DISABLE_TIMING);
+    if (!mark->event)
+        done = driver->cuEventCreate((CUevent *)&mark->event, CU_EVENT_DISABLE_TIMING);
     if (done == CUDA_SUCCESS) done = driver->cuEventRecord((CUevent)mark->event, handle);
     result->ok = done == CUDA_SUCCESS;
     if (current != context) driver->cuCtxSetCurrent(current);
@@ -246,7 +256,8 @@ static void carry_out(vp_pool *pool, const struct move_action *action, struct mo
 
 /* ---- what has finished ---- */
 
-/* The context is gone: nothing will finish any more, and nothing is moved. Programs see the driver's own error. */
+/* The context is gone: nothing will finish any more, and nothing is moved. Programs see the
+ * driver's own error. */
 static void lose(vp_pool *pool, CUresult result)
 {
     if (!pool->lost)
@@ -326,8 +337,8 @@ bool pool_work(vp_pool *pool)
 
 static bool is_busy(const vp_pool *pool)
 {
-    return pool->move.moving || !list_empty(&pool->move.requests) || !list_empty(&pool->move.wanted) ||
-           pool->move.exclusive_running;
+    return pool->move.moving || !list_empty(&pool->move.requests) ||
+           !list_empty(&pool->move.wanted) || pool->move.exclusive_running;
 }
 
 static void *mover_main(void *argument)
@@ -345,7 +356,8 @@ static void *mover_main(void *argument)
             current = context;
             pool_lock(pool);
         }
-        if (!context || !pool_work(pool)) pool_wait(pool, is_busy(pool) ? busy_wait_ns : idle_wait_ns);
+        if (!context || !pool_work(pool))
+            pool_wait(pool, is_busy(pool) ? busy_wait_ns : idle_wait_ns);
     }
     pool_unlock(pool);
     return NULL;

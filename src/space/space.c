@@ -12,7 +12,8 @@ vp_status space_create(struct space *space, vp_addr base, uint64_t bytes, uint64
     space->page_shift = (unsigned)__builtin_ctzll(page_bytes);
     uint64_t pages = bytes >> space->page_shift;
     space->root_count = (size_t)((pages + SPACE_LEAF_PAGES - 1) >> SPACE_LEAF_SHIFT);
-    space->root = calloc(space->root_count, sizeof *space->root); /* large ones: untouched zero pages */
+    space->root =
+        calloc(space->root_count, sizeof *space->root); /* large ones: untouched zero pages */
     if (!space->root) return VP_NO_HOST_MEMORY;
     space->base = space->next = base;
     space->bytes = pages << space->page_shift;
@@ -60,7 +61,8 @@ void space_set_owner(struct space *space, vp_addr address, uint64_t pages, struc
     }
 }
 
-void space_set_location(struct space *space, vp_addr address, uint64_t pages, unsigned place, uint64_t frame)
+void space_set_location(struct space *space, vp_addr address, uint64_t pages, unsigned place,
+                        uint64_t frame)
 {
     for (uint64_t i = 0; i < pages; i++) {
         struct space_entry *entry = space_entry_of(space, address + (i << space->page_shift));

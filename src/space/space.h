@@ -1,10 +1,11 @@
 /* space: the pool's address range and its page table.
  *
- * A page is the granule of physical memory (2 MiB on real cards). The table is a radix tree of two levels over
- * page numbers: a root of pointers, and leaves of SPACE_LEAF_PAGES entries that come into being with the first
- * range that needs them and stay. An entry holds two words: who owns the page (a segment), and where
- * it is: place, frame, page within the frame, packed into one atomic word. So a lookup is two dependent loads and
- * takes no lock, and each page's entry is exact at every moment of a move.
+ * A page is the granule of physical memory (2 MiB on real cards). The table is a radix tree of two
+ * levels over page numbers: a root of pointers, and leaves of SPACE_LEAF_PAGES entries that come
+ * into being with the first range that needs them and stay. An entry holds two words: who owns the
+ * page (a segment), and where it is: place, frame, page within the frame, packed into one atomic
+ * word. So a lookup is two dependent loads and takes no lock, and each page's entry is exact at
+ * every moment of a move.
  *
  * Reading is safe from any thread at any time. Changing is for the holder of the pool's lock. */
 #ifndef SPACE_SPACE_H
@@ -43,17 +44,20 @@ struct space {
 };
 
 /* Lays a table over [base, base + bytes). page_bytes is a power of two. VP_NO_HOST_MEMORY. */
-vp_status space_create(struct space *space, vp_addr base, uint64_t bytes, uint64_t page_bytes) VP_MUST_USE;
+vp_status space_create(struct space *space, vp_addr base, uint64_t bytes,
+                       uint64_t page_bytes) VP_MUST_USE;
 void space_destroy(struct space *space);
 
-/* Hands out `pages` pages of addresses that nobody had before, and makes their leaves. Ranges are recycled by
- * who owns them (block), never given back. VP_NO_ADDRESSES, VP_NO_HOST_MEMORY. */
+/* Hands out `pages` pages of addresses that nobody had before, and makes their leaves. Ranges are
+ * recycled by who owns them (block), never given back. VP_NO_ADDRESSES, VP_NO_HOST_MEMORY. */
 vp_status space_extend(struct space *space, uint64_t pages, vp_addr *address) VP_MUST_USE;
 
 void space_set_owner(struct space *space, vp_addr address, uint64_t pages, struct segment *owner);
 
-/* The pages from `address` on now are pages 0, 1, … of `frame` in `place`; with pages cleared: nowhere. */
-void space_set_location(struct space *space, vp_addr address, uint64_t pages, unsigned place, uint64_t frame);
+/* The pages from `address` on now are pages 0, 1, … of `frame` in `place`; with pages cleared:
+ * nowhere. */
+void space_set_location(struct space *space, vp_addr address, uint64_t pages, unsigned place,
+                        uint64_t frame);
 void space_clear_location(struct space *space, vp_addr address, uint64_t pages);
 
 /* Layout of the word: bit 63 valid; 57…62 place; 24…56 frame; 0…23 page within the frame. */
