@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs every kind of test, one build folder after another, and counts.
 
-The last line is `N passed, N failed, N skipped`. A test program that uses cmocka counts once for
-each of its cases; any other counts as one. A folder that does not build is one failure. Exit status
-0 only if nothing failed."""
+The last line is `N passed, N failed, N skipped`. A test program that uses cmocka or unittest
+counts once for each of its cases; any other counts as one. A folder that does not build is one
+failure. Exit status 0 only if nothing failed."""
 import argparse
 import json
 import os
@@ -26,7 +26,12 @@ STAGES = {
     "tsan": ({}, ["-Db_sanitize=thread"], ["unit", "stress"]),
     "clang": ({"CC": "clang"}, [], None),
 }
-CASE = re.compile(r"^\[\s+(OK|FAILED|SKIPPED)\s+\] (\w+)$", re.MULTILINE)
+CMOCKA_CASE = re.compile(r"^\[\s+(OK|FAILED|SKIPPED)\s+\] (\w+)$", re.MULTILINE)
+# unittest on stderr: `Ran 21 tests`, `FAIL: name (…)`, `skipped=2`, and when verbose the reasons.
+UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in", re.MULTILINE)
+UNITTEST_FAILED = re.compile(r"^(?:FAIL|ERROR): (\w+)", re.MULTILINE)
+UNITTEST_SKIPPED = re.compile(r"^(?:OK|FAILED) \(.*skipped=(\d+)", re.MULTILINE)
+UNITTEST_REASON = re.compile(r"^(\w+) .*\.\.\. skipped ['\"](.*)['\"]$", re.MULTILINE)
 
 
 class Count:
@@ -58,14 +63,30 @@ class Count:
             else:
                 self.skip(f"{where}: {case}{reason_before(output, case)}")
 
+    def add_unittest(self, where, ran, stderr):
+        """Counts a unittest program's cases."""
+        failed = UNITTEST_FAILED.findall(stderr)
+        skipped = sum(int(number) for number in UNITTEST_SKIPPED.findall(stderr))
+        reasons = UNITTEST_REASON.findall(stderr)
+        for name in failed:
+            self.fail(f"{where}: {name}")
+        for name, reason in reasons[:skipped]:
+            self.skip(f"{where}: {name}: {reason}")
+        for _ in range(skipped - len(reasons)):
+            self.skip(f"{where}: a case; run it alone to see why")
+        self.passed += ran - len(failed) - skipped
+
     def add(self, where, test):
         """Counts one test of meson's log."""
-        output = test.get("stdout", "") or ""
-        cases = CASE.findall(output)
+        output, errors = test.get("stdout") or "", test.get("stderr") or ""
+        cases = CMOCKA_CASE.findall(output)
+        ran = UNITTEST_RAN.search(errors)
         before = self.failed
         bad = test["result"] not in ("OK", "SKIP", "EXPECTEDFAIL")
         if cases:
             self.add_cases(where, cases, output)
+        elif ran:
+            self.add_unittest(where, int(ran.group(1)), errors)
         elif test["result"] == "SKIP":
             last = output.strip().splitlines()[-1:] or ["no reason given"]
             self.skip(f"{where}: {last[0]}")
@@ -74,7 +95,7 @@ class Count:
         if bad and self.failed == before:
             self.fail(f"{where}: {test['result'].lower()}, exit status {test.get('returncode')}")
         if bad:
-            print(output[-6000:], (test.get("stderr") or "")[-6000:], sep="\n", flush=True)
+            print(output[-6000:], errors[-6000:], sep="\n", flush=True)
 
 
 def reason_before(output, case):
