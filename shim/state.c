@@ -1,0 +1,161 @@
+/* The state of the process: what the environment says, the pool that is opened when memory is first
+ * wanted, and its end, by fork or exit.
+ *
+ *     untried ─ first memory call after cuInit, with a context ─┬─ open ── reset of the card ──
+ * untried │                                                      └─ failed: all calls pass through
+ *        └─ fork of an initialised process ── void (in the child): all calls pass through, and the
+ *           driver says what it says in a child */
+#include "shim/shim.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "base/log.h"
+
+struct shim_settings shim_settings;
+struct driver shim_driver;
+_Atomic(vp_pool *) shim_open_pool;
+
+static atomic_bool initialised; /* cuInit has succeeded here */
+static atomic_bool hopeless;    /* failed or void: no pool will be opened any more */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- Settings ---- */
+
+/* The command has checked the same before it set them: this is for environments made by hand. */
+static void give_up(void)
+{
+    _exit(2); /* not exit: we may be within a call that exit handlers would make again */
+}
+
+/* Cards that compute must come first, because the others are hidden by their number. */
+static bool read_cards(vp_options *options)
+{
+    uint32_t cards = options->compute_cards;
+    if (cards == 0 || (cards & (cards + 1)) != 0) {
+        log_error("%s=%s: the cards that compute must be the first ones, such as 0 or 0-3; "
+                  "CUDA_VISIBLE_DEVICES puts them in another order",
+                  env_name(ENV_COMPUTE), env_get(ENV_COMPUTE) ? env_get(ENV_COMPUTE) : "");
+        return false;
+    }
+    unsigned count = 0;
+    for (; cards; cards >>= 1) count++;
+    shim_settings.visible = count;
+    return true;
+}
+
+static bool read_log_level(void)
+{
+    enum log_level level = LOG_WARN;
+    const char *name = env_get(ENV_LOG);
+    if (!name) return true;
+    if (!log_parse_level(name, &level)) {
+        log_error("%s=%s is not understood; it takes %s: %s", env_name(ENV_LOG), name,
+                  env_form(ENV_LOG), env_text(ENV_LOG));
+        return false;
+    }
+    log_set_level(level);
+    return true;
+}
+
+void shim_settings_read(void)
+{
+    bool enabled = true;
+    if (!env_get_flag(ENV_SWITCH, &enabled)) give_up();
+    shim_settings.off = !enabled;
+    if (!enabled) return; /* the kill switch works whatever else is wrong */
+    if (!read_log_level() || !env_get_flag(ENV_NO_POOL, &shim_settings.off)) give_up();
+    vp_options_init(&shim_settings.options);
+    if (env_read_options(&shim_settings.options) != VP_OK) give_up();
+    if (!read_cards(&shim_settings.options)) give_up();
+    shim_settings.report = env_get(ENV_REPORT);
+}
+
+/* ---- The end ---- */
+
+/* Says what has been; gives nothing back, since the driver may be shutting down already. */
+static void report(void)
+{
+    vp_pool *pool = shim_pool();
+    if (!pool) return;
+    if (shim_settings.report && vp_report(pool, shim_settings.report) != VP_OK)
+        log_error("the report could not be written to %s", shim_settings.report);
+    if (log_get_level() != LOG_QUIET) pool_log_summary(pool);
+}
+
+static void in_child(void)
+{
+    atomic_store(&hopeless, true);
+    atomic_store(&shim_open_pool, NULL);
+}
+
+void shim_state_initialised(void)
+{
+    if (atomic_exchange(&initialised, true)) return;
+    if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(report) != 0)
+        log_warn("out of memory: no report at exit, and a fork would share the pool");
+}
+
+/* ---- The pool ---- */
+
+static CUcontext standing_on; /* the context that the pool was opened in; under `opening` */
+
+static CUcontext current_context(void)
+{
+    CUcontext context = NULL;
+    return shim_driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+bool shim_has_context(void)
+{
+    return current_context() != NULL;
+}
+
+static void open_pool(void)
+{
+    vp_pool *pool = NULL;
+    vp_status status = pool_open(&shim_driver, &shim_settings.options, &pool);
+    if (status == VP_OK) {
+        standing_on = current_context();
+        atomic_store_explicit(&shim_open_pool, pool, memory_order_release);
+        return;
+    }
+    log_error("no pool (%s: %s): the program gets the card's own memory alone",
+              vp_status_name(status), vp_status_text(status));
+    atomic_store(&hopeless, true);
+}
+
+vp_pool *shim_pool_wanted(void)
+{
+    vp_pool *pool = shim_pool();
+    if (pool || !atomic_load_explicit(&initialised, memory_order_acquire) ||
+        atomic_load_explicit(&hopeless, memory_order_acquire) || !shim_has_context())
+        return pool;
+    pthread_mutex_lock(&opening);
+    if (!shim_pool() && !atomic_load(&hopeless)) open_pool();
+    pthread_mutex_unlock(&opening);
+    return shim_pool();
+}
+
+/* With several cards that compute, the others' data lives on: then the pool is told, and only it.
+ */
+void shim_pool_context_ends(CUcontext context)
+{
+    pthread_mutex_lock(&opening);
+    vp_pool *pool = shim_pool();
+    if (pool && (context != standing_on || shim_settings.visible > 1)) {
+        pool_context_ends(pool, context);
+    } else if (pool) {
+        report();
+        atomic_store(&shim_open_pool, NULL);
+        vp_close(pool);
+    }
+    pthread_mutex_unlock(&opening);
+}
+
+vp_pool *vp_default(void)
+{
+    return shim_pool_wanted();
+}

@@ -1,0 +1,53 @@
+/* harness: what tests share that run the shim in their own process, over the recorder. */
+#ifndef TESTS_HARNESS_H
+#define TESTS_HARNESS_H
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "recorder.h"
+#include "shim/shim.h"
+#include "unit/test.h"
+
+/* The shim's exported function, called with these types: CALL(cuMemFree_v2, (CUdeviceptr), (8)). */
+#define CALL(symbol, types, args) (((CUresult(*) types)shim_function(#symbol))args)
+
+/* Ties the test to the shim: by dlsym alone the linker would leave the library out. */
+CUresult cuInit(unsigned flags);
+static void *const shim_tie __attribute__((used)) = (void *)cuInit;
+
+static inline void *shim_function(const char *name)
+{
+    void *function = dlsym(RTLD_DEFAULT, name);
+    if (!function) fail_msg("%s is not exported", name);
+    return function;
+}
+
+/* The recorder's state; loads it if the shim has not yet. */
+static inline struct recorder *the_recorder(void)
+{
+    void *library = dlopen(getenv("VRAMPOOL_DRIVER"), RTLD_NOW);
+    if (!library) fail_msg("%s", dlerror());
+    struct recorder *(*get)(void) = (struct recorder * (*)(void)) dlsym(library, "recorder");
+    assert_non_null(get);
+    return get();
+}
+
+/* The name of the symbol that the real library was called by last. */
+static inline const char *last_name(void)
+{
+    static const char *const names[] = {
+#define NAME(name) #name,
+        SHIM_SYMBOLS(NAME)
+#undef NAME
+    };
+    return names[the_recorder()->last->symbol];
+}
+
+static inline uint64_t argument(unsigned index)
+{
+    return the_recorder()->last->integers[index];
+}
+
+#endif
