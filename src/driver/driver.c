@@ -9,16 +9,17 @@ enum need { OPTIONAL, REQUIRED };
 
 static bool fill_table(struct driver *driver)
 {
-    bool whole = true;
+    const char *first = NULL;
+    unsigned missing = 0;
 #define FILL(need, symbol, arguments)                                                              \
     driver->symbol = (CUresult(*) arguments)dlsym(driver->library, #symbol);                       \
-    if (!driver->symbol && need == REQUIRED) {                                                     \
-        log_error("%s lacks %s; vrampool needs driver 550 or newer", driver->path, #symbol);       \
-        whole = false;                                                                             \
-    }
+    if (!driver->symbol && need == REQUIRED && missing++ == 0) first = #symbol;
     DRIVER_CALLS(FILL)
 #undef FILL
-    return whole;
+    if (missing)
+        log_error("%s lacks %s%s; vrampool needs driver 550 or newer", driver->path, first,
+                  missing > 1 ? " and other calls" : "");
+    return missing == 0;
 }
 
 vp_status driver_load(struct driver *driver, const char *path)

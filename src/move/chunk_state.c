@@ -39,7 +39,7 @@ static enum chunk_state target(const struct frame *frame, enum move_event event)
     case MOVE_POISON: return CHUNK_POISONED;
     case MOVE_EVENT_COUNT: break;
     }
-    assert(!"no such event");
+    assert(false && "no such event");
     return CHUNK_POISONED;
 }
 
