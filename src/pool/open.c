@@ -164,7 +164,7 @@ static vp_status add_host(vp_pool *pool)
     uint64_t bytes = 0;
     vp_status status = host_capacity(pool, &bytes);
     if (status != VP_OK) return status;
-    CUmemAllocationProp prop;
+    CUmemAllocationProp prop = {0}; /* stays so where the host gives nothing */
     if (bytes >= pool->page_bytes && (status = probe_host(pool, &prop)) != VP_OK) return status;
     pool->host_place =
         frame_place_add(&pool->frames, "host0", VP_PLACE_HOST, 0, bytes / pool->page_bytes);
