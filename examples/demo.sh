@@ -60,7 +60,7 @@ fi
 
 say "$second"
 # shellcheck disable=SC2086
-show "$vrampool" $with --report "$report" -- "$train" || fail 'it should have run to the end'
+show "$vrampool" $with --report "$report" -- "$train" 2>&1 || fail 'it should have run to the end'
 
 say 'Where its data was'
 table "$report" || fail 'the report could not be read'

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""The example network under the command: it runs on joined memory with the results of one large
+card, and without the pool it does not run at all.
+
+Usage: test_train.py BUILD"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+VRAMPOOL = os.path.join(BUILD, "vrampool")
+TRAIN = os.path.join(BUILD, "examples", "train")
+STEPS = 4
+MIB = 1 << 20
+
+
+def run(*options, steps=STEPS, **environment):
+    command = [VRAMPOOL, "run", *options, "--", TRAIN, "--steps", str(steps)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False,
+                          env={**os.environ, **environment})
+
+
+class Train(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        done = run("--no-pool", "--emulate", "1x512M")
+        assert done.returncode == 0, done.stderr
+        cls.expected = done.stdout
+
+    def run_pooled(self, *options):
+        """Runs with a pool over eight small cards and returns the report."""
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "r.json")
+            done = run("--emulate", "8x24M", "--report", report, *options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout, self.expected)
+            with open(report, encoding="utf-8") as file:
+                return json.load(file)
+
+    def test_losses_fall(self):
+        lines = self.expected.splitlines()
+        self.assertEqual([line.split()[:3] for line in lines],
+                         [["step", str(n), "loss"] for n in range(1, STEPS + 1)])
+        losses = [float.fromhex(line.split()[3]) for line in lines]
+        self.assertLess(losses[-1], losses[0])
+
+    def test_reruns_agree(self):
+        self.assertEqual(run("--no-pool", "--emulate", "1x512M").stdout, self.expected)
+
+    def test_one_small_card_is_not_enough(self):
+        done = run("--no-pool", "--emulate", "1x24M")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("out of memory", done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def test_eight_small_cards_and_the_host(self):
+        report = self.run_pooled()
+        self.assertGreaterEqual(report["peak_bytes"], 150 * MIB)
+        self.assertGreater(report["moved_bytes"], 0)
+
+    def test_eight_small_cards_alone(self):
+        report = self.run_pooled("--host", "0")
+        cards = [place for place in report["places"] if place["name"].startswith("card")]
+        full = [place["name"] for place in cards
+                if place["peak_bytes"] >= 0.6 * place["capacity_bytes"]]
+        self.assertEqual(len(cards), 8)
+        self.assertGreaterEqual(len(full), 6, cards)
+
+    def test_more_than_the_pool_has(self):
+        done = run("--emulate", "2x24M", "--host", "0")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("out of memory", done.stderr)
+
+    def test_verify_finds_nothing(self):
+        done = run("--emulate", "8x24M", "--verify", steps=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines(), self.expected.splitlines()[:2])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
