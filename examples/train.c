@@ -28,8 +28,8 @@ extern const char train_ptx[];
 #define KERNELS(X)                                                                                 \
     X(linear_forward)                                                                              \
     X(linear_backward_input)                                                                       \
-    X(linear_backward_weight) X(norm_forward) X(norm_backward) X(gelu_forward) X(gelu_backward)    \
-        X(softmax_loss) X(adamw)
+    X(linear_backward_weight)                                                                      \
+    X(norm_forward) X(norm_backward) X(gelu_forward) X(gelu_backward) X(softmax_loss) X(adamw)
 
 /* A trained array with all that AdamW keeps beside it. */
 struct parameter {

@@ -382,7 +382,8 @@ static CUresult set_memory(CUdeviceptr to, size_t pitch, uint32_t value, unsigne
     CUresult do_cuMemsetD2D##bits##v2(CUdeviceptr dst, size_t pitch, type value, size_t width, \
                                       size_t height) \
     { \
-        return set_memory(dst, pitch, value, bytes, width, height, NULL, "cuMemsetD2D" #bits, true); \
+        return set_memory(dst, pitch, value, bytes, width, height, NULL, "cuMemsetD2D" #bits, \
+                          true); \
     } \
     CUresult do_cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, \
                                          size_t height, CUstream stream) \

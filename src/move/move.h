@@ -36,10 +36,12 @@
 #include "order/order.h"
 
 /* Events of a chunk: X(name). */
-#define MOVE_EVENTS(X)                                                                             \
-    X(MAP)                                                                                         \
-    X(MAPPED) X(MAPPED_COPYING) X(MAP_FAILED) X(MAP_UNDONE) X(LANDED) X(LEAVE) X(LEAVE_FAILED)     \
-        X(RECALL) X(COPIED) X(DROP) X(UNMAPPED) X(REMAPPED) X(UNMAP_FAILED) X(FORGET) X(POISON)
+/* clang-format off */
+#define MOVE_EVENTS(X) \
+    X(MAP) X(MAPPED) X(MAPPED_COPYING) X(MAP_FAILED) X(MAP_UNDONE) X(LANDED) X(LEAVE) \
+    X(LEAVE_FAILED) X(RECALL) X(COPIED) X(DROP) X(UNMAPPED) X(REMAPPED) X(UNMAP_FAILED) X(FORGET) \
+    X(POISON)
+/* clang-format on */
 
 enum move_event {
 #define MOVE_EVENT(name) MOVE_##name,
