@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "shim/fake_pool.h"
-
 #define POOL(offset) (FAKE_FIRST + (offset))
 #define STREAM       ((CUstream)0x77)
 #define CARD_MEMORY  UINT64_C(0x7f0000000000) /* memory of the card that is not the pool's */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fake_pool.h"
 #include "recorder.h"
 #include "shim/shim.h"
 #include "unit/test.h"
@@ -43,6 +44,30 @@ static inline const char *last_name(void)
 #undef NAME
     };
     return names[the_recorder()->last->symbol];
+}
+
+/* The pool was told `log` since it was last asked. */
+static inline void check_log(const char *log)
+{
+    assert_string_equal(fake_pool()->log, log);
+    fake_pool()->log[0] = '\0';
+}
+
+/* A function of the driver itself, not the shim's. */
+static inline void *real_function(const char *name)
+{
+    return dlsym(dlopen(getenv("VRAMPOOL_DRIVER"), RTLD_NOW), name);
+}
+
+/* As a program starts: cuInit, a context, a first allocation; its address. */
+static inline CUdeviceptr start_program(void)
+{
+    CUdeviceptr address = 0;
+    the_recorder()->context = (void *)0xc0;
+    assert_int_equal(CALL(cuInit, (unsigned), (0)), CUDA_SUCCESS);
+    assert_int_equal(CALL(cuMemAlloc_v2, (CUdeviceptr *, size_t), (&address, 4096)), CUDA_SUCCESS);
+    check_log("alloc:1000 ");
+    return address;
 }
 
 static inline uint64_t argument(unsigned index)
