@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""The preloaded library in whole processes: what it exports, what it leaves alone, how it finds the
+driver, what it says when something is wrong.
+
+Usage: test_shim_process.py SHIM FAKE_SHIM RECORDER OLD_DRIVER CLIENT LINKED SYMBOLS HEADER
+
+SHIM is the library itself; FAKE_SHIM the same over a pool that only records. RECORDER and OLD_DRIVER
+stand in for the real driver. CLIENT loads libcuda.so.1 by name, LINKED is linked to it."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SHIM, FAKE_SHIM, RECORDER, OLD_DRIVER, CLIENT, LINKED, SYMBOLS, HEADER = sys.argv[1:9]
+
+
+def run(command, preload=FAKE_SHIM, **environment):
+    """Runs a command under the preload, in an environment without others' settings."""
+    clean = {name: value for name, value in os.environ.items()
+             if not name.startswith(("VRAMPOOL", "LD_"))}
+    clean.update(LD_PRELOAD=preload, **environment)
+    return subprocess.run(command, env=clean, capture_output=True, text=True, timeout=30)
+
+
+def client(*steps, driver=RECORDER, **environment):
+    if driver:
+        environment["VRAMPOOL_DRIVER"] = driver
+    return run([CLIENT, "dlopen", *steps], **environment)
+
+
+class Exports(unittest.TestCase):
+    def exported(self, library):
+        lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True,
+                               capture_output=True, text=True).stdout.splitlines()
+        return {line.split()[2] for line in lines}
+
+    def test_are_the_drivers_and_the_header_s_alone(self):
+        with open(SYMBOLS, encoding="utf-8") as lines:
+            driver = {line.split("#")[0].strip() for line in lines} - {""}
+        with open(HEADER, encoding="utf-8") as text:
+            api = set(re.findall(r"\b(vp_[a-z_]+)\(", text.read()))
+        self.assertGreater(len(driver), 680)
+        self.assertIn("vp_default", api)
+        self.assertEqual(self.exported(SHIM), driver | api)
+
+    def test_libc_is_all_it_needs(self):
+        dynamic = subprocess.run(["readelf", "-d", SHIM], check=True, capture_output=True,
+                                 text=True).stdout
+        self.assertEqual(re.findall(r"NEEDED.*\[(.*)\]", dynamic), ["libc.so.6"])
+        self.assertEqual(re.findall(r"SONAME.*\[(.*)\]", dynamic), ["libcuda.so.1"])
+
+
+class Bystanders(unittest.TestCase):
+    """Compilers and shells inherit the preload."""
+
+    def check_silent(self, shim):
+        done = run(["sh", "-c", "cat /proc/self/maps /proc/self/status"], preload=shim,
+                   VRAMPOOL_DRIVER=RECORDER, VRAMPOOL_HBM="nonsense", VRAMPOOL_REPORT="/dev/null")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(shim, done.stdout)
+        self.assertNotIn(RECORDER, done.stdout)
+        self.assertRegex(done.stdout, r"Threads:\s+1\b")
+
+    def test_notice_nothing(self):
+        self.check_silent(SHIM)
+        self.check_silent(FAKE_SHIM)
+
+    def test_a_driver_is_loaded_at_the_first_call_alone(self):
+        before = client("maps")
+        after = client("version", "maps")
+        self.assertNotIn(RECORDER, before.stdout)
+        self.assertIn(RECORDER, after.stdout)
+
+    def test_children_of_a_program_with_a_pool_notice_nothing(self):
+        done = client("init", "context", "alloc", "maps", VRAMPOOL_LOG="quiet")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+class Programs(unittest.TestCase):
+    def test_that_load_the_driver_by_name_get_the_shim(self):
+        done = client("init", "context", "alloc")
+        self.assertEqual(done.stdout, "init 0\nalloc 0 pool\n", done.stderr)
+
+    def test_that_are_linked_to_the_driver_get_the_shim(self):
+        done = run([LINKED, "init", "context", "alloc"], VRAMPOOL_DRIVER=RECORDER)
+        self.assertEqual(done.stdout, "init 0\nalloc 0 pool\n", done.stderr)
+
+    def test_may_make_their_first_call_from_many_threads(self):
+        done = client("threads")
+        self.assertEqual(done.stdout, "threads 16\n", done.stderr)
+
+    def test_the_kill_switch_passes_everything_on(self):
+        done = client("init", "context", "cards", "count", "alloc", VRAMPOOL="0",
+                      VRAMPOOL_HBM="nonsense")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, "init 0\ncount 0 8\nalloc 0 driver\n")
+
+    def test_no_pool_passes_everything_on(self):
+        done = client("init", "context", "cards", "count", "alloc", VRAMPOOL_NO_POOL="1")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, "init 0\ncount 0 8\nalloc 0 driver\n")
+
+    def test_see_the_cards_that_compute(self):
+        for compute, count in (("0", 1), ("0-2", 3), ("all", 8)):
+            done = client("init", "cards", "count", VRAMPOOL_COMPUTE=compute)
+            self.assertEqual(done.stdout, f"init 0\ncount 0 {count}\n", done.stderr)
+
+    def test_a_child_has_no_pool(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report.json")
+            done = client("init", "context", "alloc", "fork", VRAMPOOL_REPORT=report)
+            self.assertEqual(done.stdout, "init 0\nalloc 0 pool\nchild 0 driver\nchild ended 0\n"
+                                          "parent 0 pool\n", done.stderr)
+            self.assertEqual(done.stderr.count("fake summary"), 1)
+
+    def test_end_with_a_report_and_a_summary(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report.json")
+            done = client("init", "context", "alloc", VRAMPOOL_REPORT=report)
+            self.assertEqual(done.stderr, "fake summary\n")
+            with open(report, encoding="utf-8") as text:
+                self.assertEqual(text.read(), "fake report\n")
+            os.unlink(report)
+            done = client("init", "context", "alloc", VRAMPOOL_REPORT=report, VRAMPOOL_LOG="quiet")
+            self.assertEqual(done.stderr, "")
+            self.assertTrue(os.path.exists(report))
+
+
+class Troubles(unittest.TestCase):
+    def check_no_driver(self, done, *named):
+        self.assertEqual(done.stdout, "init 100\nversion 0 0\nerror 0 CUDA_ERROR_NO_DEVICE\n"
+                                      "count 100 -1\nfree 100\n")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for name in named:
+            self.assertIn(name, done.stderr)
+
+    steps = ["init", "version", "error", "count", "free"]
+
+    def test_a_missing_driver_is_no_device(self):
+        done = client(*self.steps, driver="/nonexistent/libcuda.so.1")
+        self.check_no_driver(done, "VRAMPOOL_DRIVER", "/nonexistent/libcuda.so.1")
+
+    def test_the_shim_never_takes_itself_nor_a_copy(self):
+        self.check_no_driver(client(*self.steps, driver=FAKE_SHIM), FAKE_SHIM)
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copy(SHIM, os.path.join(folder, "libcuda.so.1"))
+            self.check_no_driver(client(*self.steps, driver=copy), copy)
+
+    def test_a_file_that_does_not_load_is_no_device(self):
+        program = os.path.abspath(CLIENT)  # the loader takes no programs
+        self.check_no_driver(client(*self.steps, driver=program), "cannot load", program)
+
+    def test_the_library_path_is_searched(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(RECORDER, os.path.join(folder, "libcuda.so.1"))
+            path = os.path.dirname(FAKE_SHIM) + ":" + folder
+            done = client("init", "maps", driver=None, LD_LIBRARY_PATH=path)
+            self.assertTrue(done.stdout.startswith("init 0\n"), done.stdout + done.stderr)
+            self.assertIn(RECORDER, done.stdout)
+
+    def test_a_driver_too_old_passes_everything_on(self):
+        done = client("init", "version", driver=OLD_DRIVER)
+        self.assertEqual(done.stdout, "init 0\nversion 801 -1\n")
+        self.assertIn("driver 550", done.stderr)
+        self.assertIn("too old", done.stderr)
+
+    def test_wrong_settings_end_the_process(self):
+        for name, value in (("VRAMPOOL_HBM", "12Q"), ("VRAMPOOL_HOST", "-1"), ("VRAMPOOL", "yes"),
+                            ("VRAMPOOL_LOG", "loud"), ("VRAMPOOL_VERIFY", "some"),
+                            ("VRAMPOOL_NO_POOL", "2"), ("VRAMPOOL_CHUNK", "big"),
+                            ("VRAMPOOL_COMPUTE", "1"), ("VRAMPOOL_COMPUTE", "0,2"),
+                            ("VRAMPOOL_COMPUTE", "none"), ("VRAMPOOL_LEND", "x"),
+                            ("VRAMPOOL_ALWAYS_MAPPED", "maybe")):
+            done = client("init", **{name: value})
+            self.assertEqual((done.returncode, done.stdout), (2, ""), f"{name}={value}")
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(f"{name}={value}", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
