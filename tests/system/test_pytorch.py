@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""The PyTorch side with the real library and a real pool, on the emulated driver: what a listening
+pool knows of tensors, and the fallback. torch itself is a stand-in; see standin.py.
+
+Usage: test_pytorch.py BUILD"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from standin import HAS_COMPILERS, make_torch
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+MIB = 1 << 20
+
+# A program as torch would be: it takes a segment of 32 MiB from the driver and cuts it up.
+PROGRAM = """
+import ctypes, os, torch
+MIB = 1 << 20
+cuda = torch.cuda
+driver = ctypes.CDLL("libcuda.so.1")
+def call(name, *words):
+    assert getattr(driver, name)(*words) == 0, name
+context, segment = ctypes.c_void_p(), ctypes.c_uint64()
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+cuda.init()
+if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
+    print("uncached")
+    raise SystemExit
+call("cuMemAlloc_v2", ctypes.byref(segment), ctypes.c_size_t(32 * MIB))
+base = segment.value
+cuda.happen(cuda.SEGMENT_ALLOC, base, 32 * MIB)
+for step in range(4):  # one tensor after the other in the same segment, used and freed
+    at = base + step * 8 * MIB
+    cuda.happen(cuda.ALLOC, at, 8 * MIB)
+    call("cuMemsetD8_v2", ctypes.c_uint64(at), ctypes.c_ubyte(step), ctypes.c_size_t(8 * MIB))
+    if not os.environ.get("KEEP_TENSORS"):
+        cuda.happen(cuda.FREE_REQUESTED, at, 8 * MIB)
+        cuda.happen(cuda.FREE_COMPLETED, at, 8 * MIB)
+cuda.happen(cuda.SEGMENT_FREE, base, 32 * MIB)
+call("cuMemFree_v2", segment)
+"""
+
+
+@unittest.skipUnless(HAS_COMPILERS, "needs gcc and g++")
+class PyTorch(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.base = tempfile.mkdtemp(prefix="vrampool-test-")
+        cls.addClassCleanup(shutil.rmtree, cls.base)
+        make_torch(cls.base, mempool=True)
+
+    def run_program(self, *options, **environment):
+        """Runs it on one card of 24 MiB; returns its stdout, stderr and the report."""
+        report = os.path.join(self.base, "r.json")
+        command = [os.path.join(BUILD, "vrampool"), "run", "--emulate", "1x24M", "--report", report,
+                   *options, "--", sys.executable, "-c", PROGRAM]
+        env = {"PYTHONPATH": self.base, "XDG_CACHE_HOME": os.path.join(self.base, "cache")}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False,
+                              env={**os.environ, **env, **environment})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(report, encoding="utf-8") as file:
+            return done.stdout, done.stderr, json.load(file)
+
+    def peak_on_host(self, report):
+        return next(p["peak_bytes"] for p in report["places"] if p["name"] == "host0")
+
+    def test_dead_tensors_give_their_memory(self):
+        """The segment does not fit on the card as a whole, but of its tensors only one lives."""
+        _, err, report = self.run_program("--log", "info")
+        self.assertIn("PyTorch: listening", err)
+        self.assertEqual((report["moved_bytes"], report["live_bytes"]), (0, 0))
+        self.assertEqual(self.peak_on_host(report), 0)
+
+    def test_living_tensors_keep_it(self):
+        _, _, report = self.run_program(KEEP_TENSORS="1")
+        self.assertGreaterEqual(self.peak_on_host(report), 8 * MIB)
+
+    def test_fallback(self):
+        out, err, _ = self.run_program(VRAMPOOL_LISTENER="0")
+        self.assertEqual(out, "uncached\n")
+        self.assertIn("vrampool: warn: PyTorch: each tensor is now an allocation of its own", err)
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False, verbosity=1).result
+    if result.wasSuccessful() and result.skipped:
+        print("no g++, so the listener was not compiled")
+        sys.exit(77)
+    sys.exit(0 if result.wasSuccessful() else 1)
