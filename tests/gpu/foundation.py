@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Runs what the foundation promises on a real GPU, the most important first.
 
-Usage: foundation.py [-h] [--build FOLDER] [--budget SECONDS] [CHECK...]
+Usage: foundation.py [--build FOLDER] [--budget SECONDS] [CHECK...]
 
   b  a job larger than the memory it may use runs, with native's results to the last bit
   a  unlimited, it takes at most 1.02 of native's time
   d  the conformance suite passes on the real driver
   e  verify mode catches a planted overrun, and finds nothing in the job
   f  what a launch and an allocation cost
+  g  without the listener PyTorch still runs, with the same results
   c  a job larger than the card runs
 
 Each result is a line of $OUT/results.jsonl (or ./results.jsonl) as soon as it is there, all output
 goes to log.txt beside it, and a table comes last. A check that fails, or for which no time is left,
-is reported, and the next one runs. Needs torch for a, b, c and half of e. Exit status 0: all good.
+is reported, and the next one runs. Needs torch but for d and f. Exit status 0: all good.
 """
 import argparse
 import json
@@ -27,8 +28,9 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JOB = os.path.join(ROOT, "tests", "gpu", "gpt.py")
 OUT = os.environ.get("OUT", ".")
+EQUAL_JOB = ("--steps", "10", "--deterministic", "1")
 HUGE = ("--d", "4096", "--L", "40", "--B", "8", "--S", "2048", "--ckpt", "1")
-ORDER = "badefc"
+ORDER = "badefgc"
 
 
 class Failed(Exception):
@@ -38,10 +40,12 @@ class Failed(Exception):
 class Bench:
     """What all checks share: the build folder, the clock, the files."""
 
-    def __init__(self, build, budget):
+    def __init__(self, build, budget, emulate):
         self.build = os.path.abspath(build)
         self.deadline = time.monotonic() + budget
+        self.always = ["--emulate", emulate] if emulate else []
         self.rows = []
+        self.native = None
         self.folder = tempfile.TemporaryDirectory(prefix="vrampool-gpu-")  # goes when we end
         self.scratch = self.folder.name
         os.makedirs(OUT, exist_ok=True)
@@ -72,7 +76,7 @@ class Bench:
             os.unlink(report_path)
         if pool is not None:
             command = [self.tool("vrampool"), "run", "--log", "info", "--report", report_path,
-                       *pool, "--", *command]
+                       *self.always, *pool, "--", *command]
         limit_s = min(limit_s, self.left())
         if limit_s < 5:
             raise Failed("no time left")
@@ -98,17 +102,34 @@ class Bench:
                 report = json.load(file)
         return status, out, err, report
 
-    def job(self, options, limit_s, pool=None):
+    def job(self, options, limit_s, pool=None, env=None):
         """Runs the training job; returns its result, with the pool's report in it."""
         path = os.path.join(self.scratch, "job.json")
         command = [sys.executable, JOB, *options, "--json", path]
-        status, _, err, report = self.run(command, limit_s, pool)
+        status, _, err, report = self.run(command, limit_s, pool, env)
         if status != 0:
             raise Failed(f"exit status {status}: {last_line(err)}")
         with open(path, encoding="utf-8") as file:
             result = json.load(file)
         result["report"] = report
+        result["listening"] = "PyTorch: listening" in err
         return result
+
+    def native_job(self):
+        """The result of EQUAL_JOB without the pool; run once."""
+        if self.native is None:
+            self.native = self.job(EQUAL_JOB, 90)
+        return self.native
+
+    def compare(self, check, name, pool, env=None):
+        """Runs EQUAL_JOB with a pool and records whether all of its results are native's."""
+        native = self.native_job()
+        pooled = self.job(EQUAL_JOB, 150, pool, env)
+        unequal = differences(native, pooled)
+        self.record(check, name, not unequal, different=unequal, listening=pooled["listening"],
+                    median_s=pooled["median_s"], native_s=native["median_s"],
+                    step_s=pooled["step_s"], optimizer_s=pooled["median_optimizer_s"],
+                    report=pooled["report"])
 
 
 def last_line(text):
@@ -123,23 +144,15 @@ def differences(one, other):
 
 
 def check_b(bench):
-    options = ("--steps", "10", "--deterministic", "1")
-    native = bench.job(options, 90)
-    again = bench.job(options, 90)
-    unequal = differences(native, again)
+    native = bench.native_job()
+    unequal = differences(native, bench.job(EQUAL_JOB, 90))
     bench.record("b", "native equals native", not unequal, different=unequal,
                  median_s=native["median_s"])
     for size in ("24G", "32G"):
         try:
-            pooled = bench.job(options, 150, ["--hbm", size])
+            bench.compare("b", f"--hbm {size}", ["--hbm", size])
         except Failed as reason:
             bench.record("b", f"--hbm {size}", False, reason=str(reason))
-            continue
-        unequal = differences(native, pooled)
-        bench.record("b", f"--hbm {size}", not unequal, different=unequal,
-                     median_s=pooled["median_s"], native_s=native["median_s"],
-                     step_s=pooled["step_s"], optimizer_s=pooled["median_optimizer_s"],
-                     report=pooled["report"])
 
 
 def check_a(bench):
@@ -154,16 +167,12 @@ def check_a(bench):
 
 
 def check_d(bench):
-    folder = bench.tool("tests", "conformance")
-    programs = [os.path.join(folder, name) for name in sorted(os.listdir(folder))
-                if os.path.isfile(os.path.join(folder, name))
-                and os.access(os.path.join(folder, name), os.X_OK)]
-    if not programs:
-        raise Failed(f"no program in {folder}")
-    for program in programs:
-        status, out, err, _ = bench.run([program], 60, env={"VRAMPOOL_CONFORMANCE": "real"})
-        said = [line for line in (out + err).splitlines() if "FAILED" in line or "SKIPPED" in line]
-        bench.record("d", os.path.basename(program), status == 0, status=status, said=said[:20])
+    program = bench.tool("tests", "conformance", "conformance")
+    driver = ["--driver", bench.tool("src", "libvrampool-emu.so")] if bench.always else []
+    status, out, err, _ = bench.run([program, *driver, "--notes"], 90)
+    said = [line for line in out.splitlines() if line.startswith(("FAIL", "skip"))]
+    bench.record("d", "conformance", status == 0, status=status, count=last_line(out + err),
+                 said=said[:30])
 
 
 def check_e(bench):
@@ -197,6 +206,10 @@ def check_f(bench):
                  p99=figures["native_launch_p99_ns"]["median"])
 
 
+def check_g(bench):
+    bench.compare("g", "--hbm 24G, no listener", ["--hbm", "24G"], {"VRAMPOOL_LISTENER": "0"})
+
+
 def check_c(bench):
     result = bench.job((*HUGE, "--steps", "3", "--hash", "0"), 200, [])
     bench.record("c", "158 GiB on one card", True, step_s=result["step_s"],
@@ -218,11 +231,12 @@ def main():
     parser.add_argument("checks", nargs="*", metavar="CHECK", help="which, of " + " ".join(ORDER))
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--budget", type=float, default=530, help="seconds for all of them")
+    parser.add_argument("--emulate", metavar="MACHINE", help="to try this script without a GPU")
     options = parser.parse_args()
     unknown = [check for check in options.checks if check not in list(ORDER)]
     if unknown:
         parser.error(f"no such check: {' '.join(unknown)}")
-    bench = Bench(options.build, options.budget)
+    bench = Bench(options.build, options.budget, options.emulate)
     for check in options.checks or ORDER:
         started = time.monotonic()
         try:
