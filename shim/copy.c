@@ -1,5 +1,6 @@
 /* Copies in all their forms. Arrays are the driver's own memory: their side of a copy is nothing to
  * the pool. */
+#include "shim/abi.h"
 #include "shim/wrap.h"
 
 /* One end of a copy of several rows: where its first byte is, how far apart rows and slices are.
@@ -141,33 +142,9 @@ static void touch_3d(struct pool_op *op, const CUDA_MEMCPY3D *copy)
     touch_box(op, &to, &from, (struct box){copy->WidthInBytes, copy->Height, copy->Depth});
 }
 
-/* CUmemcpy3DOperand and CUDA_MEMCPY3D_BATCH_OP. */
-enum { OPERAND_POINTER = 1 };
-struct operand {
-    int type;
-    union {
-        struct {
-            CUdeviceptr address;
-            size_t row_length, layer_height; /* in elements and rows; 0: as the extent says */
-            CUmemLocation hint;
-        } pointer;
-        struct {
-            CUarray array;
-            size_t x, y, z;
-        } array;
-    };
-};
-struct box_op {
-    struct operand from, to;
-    size_t width, height, depth;
-    int order;
-    unsigned flags;
-};
-_Static_assert(sizeof(struct operand) == 40 && sizeof(struct box_op) == 112, "the driver's layout");
-
-static struct end operand_end(const struct operand *operand, const struct box_op *box)
+static struct end operand_end(const struct abi_operand *operand, const struct abi_box *box)
 {
-    if (operand->type != OPERAND_POINTER) return (struct end){0};
+    if (operand->type != ABI_OPERAND_POINTER) return (struct end){0};
     size_t row = operand->pointer.row_length ? operand->pointer.row_length : box->width;
     size_t rows = operand->pointer.layer_height ? operand->pointer.layer_height : box->height;
     return (struct end){operand->pointer.address, row, row * rows, true};
@@ -175,7 +152,7 @@ static struct end operand_end(const struct operand *operand, const struct box_op
 
 /* With an array on one side, the elements' size is the array's secret: then whole blocks are
  * touched. */
-static void touch_boxes(struct pool_op *op, const struct box_op *boxes, size_t count)
+static void touch_boxes(struct pool_op *op, const struct abi_box *boxes, size_t count)
 {
     for (size_t i = 0; boxes && i < count; i++) {
         struct end to = operand_end(&boxes[i].to, &boxes[i]);
@@ -258,17 +235,17 @@ static void touch_boxes(struct pool_op *op, const struct box_op *boxes, size_t c
       (to, from, bytes, count, attributes, indices, attribute_count, stream), \
       touch_batch(&op, to, from, bytes, count)) \
     X(ASYNC, cuMemcpy3DBatchAsync, 12080, POOL_COPY, stream, \
-      (size_t count, struct box_op *boxes, size_t *failed, unsigned long long flags, \
+      (size_t count, struct abi_box *boxes, size_t *failed, unsigned long long flags, \
        CUstream stream), \
       (count, boxes, failed, flags, stream), touch_boxes(&op, boxes, count)) \
     X(ASYNC, cuMemcpy3DBatchAsync_v2, 13000, POOL_COPY, stream, \
-      (size_t count, struct box_op *boxes, unsigned long long flags, CUstream stream), \
+      (size_t count, struct abi_box *boxes, unsigned long long flags, CUstream stream), \
       (count, boxes, flags, stream), touch_boxes(&op, boxes, count)) \
     X(ASYNC, cuMemcpyWithAttributesAsync, 13020, POOL_COPY, stream, \
       (CUdeviceptr to, CUdeviceptr from, size_t bytes, void *attributes, CUstream stream), \
       (to, from, bytes, attributes, stream), touch_row(&op, to, from, bytes)) \
     X(ASYNC, cuMemcpy3DWithAttributesAsync, 13020, POOL_COPY, stream, \
-      (struct box_op *box, unsigned long long flags, CUstream stream), (box, flags, stream), \
+      (struct abi_box *box, unsigned long long flags, CUstream stream), (box, flags, stream), \
       touch_boxes(&op, box, 1)) \
     X(ASYNC, cuMemBatchDecompressAsync, 12060, POOL_COPY, stream, \
       (void *pieces, size_t count, unsigned flags, size_t *failed, CUstream stream), \

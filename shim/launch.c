@@ -1,14 +1,6 @@
 /* Launches: kernels, graphs, and captures into graphs. */
+#include "shim/abi.h"
 #include "shim/wrap.h"
-
-/* As much of CUDA_LAUNCH_PARAMS as is read. */
-struct multi_launch {
-    CUfunction function;
-    unsigned grid[3], block[3], shared_bytes;
-    CUstream stream;
-    void **params;
-};
-_Static_assert(sizeof(struct multi_launch) == 56, "the driver's layout");
 
 static CUstream config_stream(const CUlaunchConfig *config)
 {
@@ -53,7 +45,7 @@ LAUNCHES(SHIM_DEFINE)
 
 SHIM_OPERATION(cuLaunchCooperativeKernelMultiDevice, POOL_KERNEL,
                count &&launches ? launches->stream : NULL,
-               (struct multi_launch * launches, unsigned count, unsigned flags),
+               (struct abi_launch * launches, unsigned count, unsigned flags),
                (launches, count, flags), pool_op_touch_anything(&op))
 SHIM_OPERATION(cuLaunch, POOL_KERNEL, NULL, (CUfunction function), (function),
                pool_op_touch_anything(&op))

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "shim/abi.h"
 
 static bool owns(CUdeviceptr address)
 {
@@ -48,6 +49,18 @@ static CUresult cuMemFree_v2_wrap(CUdeviceptr address)
     if (result != CUDA_ERROR_NOT_FOUND) return result;
     return SHIM_REAL(cuMemFree_v2, (CUdeviceptr))(address);
 }
+
+/* The pool lets work still queued finish, so that a free in stream order is a free. */
+#define FREE_ASYNC(symbol)                                                                         \
+    static CUresult symbol##_wrap(CUdeviceptr address, CUstream stream)                            \
+    {                                                                                              \
+        vp_pool *pool = shim_pool();                                                               \
+        CUresult result = pool ? pool_mem_free(pool, address) : CUDA_ERROR_NOT_FOUND;              \
+        if (result != CUDA_ERROR_NOT_FOUND) return result;                                         \
+        return SHIM_REAL(symbol, (CUdeviceptr, CUstream))(address, stream);                        \
+    }
+FREE_ASYNC(cuMemFreeAsync)
+FREE_ASYNC(cuMemFreeAsync_ptsz)
 
 static CUresult cuMemGetInfo_v2_wrap(size_t *free_bytes, size_t *total_bytes)
 {
@@ -174,10 +187,16 @@ static CUresult cuPointerGetAttributes_wrap(unsigned count, const int *attribute
     return CUDA_SUCCESS;
 }
 
-/* ---- Advice: that for managed memory means the same for the pool's ---- */
+/* Synchronous copies are what the pool's memory has, as its attribute says. */
+static CUresult cuPointerSetAttribute_wrap(const void *value, int attribute, CUdeviceptr address)
+{
+    if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && owns(address))
+        return CUDA_SUCCESS;
+    return SHIM_REAL(cuPointerSetAttribute, (const void *, int, CUdeviceptr))(value, attribute,
+                                                                              address);
+}
 
-enum { DEVICE_CPU = -1 };
-enum { SET_READ_MOSTLY = 1, SET_PREFERRED = 3, SET_ACCESSED_BY = 5, UNSET_ACCESSED_BY = 6 };
+/* ---- Advice: that for managed memory means the same for the pool's ---- */
 
 static bool find_place(vp_pool *pool, int device, unsigned *place)
 {
@@ -185,7 +204,7 @@ static bool find_place(vp_pool *pool, int device, unsigned *place)
     for (unsigned i = 0, cards = 0; i < count; i++) {
         vp_place_info_t info;
         if (vp_place_info(pool, i, &info) != VP_OK) continue;
-        bool match = info.kind == VP_PLACE_CARD ? (int)cards++ == device : device == DEVICE_CPU;
+        bool match = info.kind == VP_PLACE_CARD ? (int)cards++ == device : device == ABI_DEVICE_CPU;
         if (!match) continue;
         *place = i;
         return true;
@@ -212,18 +231,19 @@ static CUresult advise(CUdeviceptr address, size_t bytes, int advice, int device
     vp_pool *pool = shim_pool();
     unsigned place = 0;
     vp_advice ours = VP_ADVISE_NONE;
-    if (advice < SET_READ_MOSTLY || advice > UNSET_ACCESSED_BY) return CUDA_ERROR_INVALID_VALUE;
-    if (advice == SET_READ_MOSTLY) ours = VP_ADVISE_READ_MOSTLY;
-    if (advice == SET_PREFERRED) ours = VP_ADVISE_PREFERRED_PLACE;
-    if (advice == SET_ACCESSED_BY) ours = VP_ADVISE_ACCESSED_BY;
-    bool placed = advice == SET_PREFERRED || advice == SET_ACCESSED_BY;
+    if (advice < ABI_SET_READ_MOSTLY || advice > ABI_UNSET_ACCESSED_BY)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (advice == ABI_SET_READ_MOSTLY) ours = VP_ADVISE_READ_MOSTLY;
+    if (advice == ABI_SET_PREFERRED) ours = VP_ADVISE_PREFERRED_PLACE;
+    if (advice == ABI_SET_ACCESSED_BY) ours = VP_ADVISE_ACCESSED_BY;
+    bool placed = advice == ABI_SET_PREFERRED || advice == ABI_SET_ACCESSED_BY;
     if (placed && !find_place(pool, device, &place)) return CUDA_ERROR_INVALID_DEVICE;
     return advice_result(vp_advise(pool, address, bytes, ours, place));
 }
 
 static int location_device(CUmemLocation location)
 {
-    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : DEVICE_CPU;
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : ABI_DEVICE_CPU;
 }
 
 #define PREFETCH(symbol)                                                                           \
@@ -294,11 +314,13 @@ const struct shim_wrap shim_memory_wraps[] = {
     SHIM_ROW_ONE(cuMemAlloc_v2, 3020),
     SHIM_ROW_ONE(cuMemAllocPitch_v2, 3020),
     SHIM_ROW_ONE(cuMemFree_v2, 3020),
+    SHIM_ROW_PAIR(cuMemFreeAsync, cuMemFreeAsync_ptsz, 11020),
     SHIM_ROW_ONE(cuMemGetInfo, 2000),
     SHIM_ROW_ONE(cuMemGetInfo_v2, 3020),
     SHIM_ROW_ONE(cuMemGetAddressRange_v2, 3020),
     SHIM_ROW_ONE(cuPointerGetAttribute, 4000),
     SHIM_ROW_ONE(cuPointerGetAttributes, 7000),
+    SHIM_ROW_ONE(cuPointerSetAttribute, 6000),
     SHIM_ROW_PAIR(cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz, 8000),
     SHIM_ROW_PAIR(cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz, 12020),
     SHIM_ROW_ONE(cuMemAdvise, 8000),

@@ -1,19 +1,6 @@
 /* Memsets, and the stream operations that read or write one word of memory. */
+#include "shim/abi.h"
 #include "shim/wrap.h"
-
-/* Values are the driver's. */
-enum { OP_WAIT_32 = 1, OP_WRITE_32 = 2, OP_WAIT_64 = 4, OP_WRITE_64 = 5, OP_REDUCE = 8 };
-
-/* As much of CUstreamBatchMemOpParams as is read. */
-union word_op {
-    int operation;
-    struct {
-        int operation;
-        CUdeviceptr address;
-    } on;
-    uint64_t pad[6];
-};
-_Static_assert(sizeof(union word_op) == 48, "the driver's layout");
 
 /* `rows` rows of `row_bytes`, `pitch` apart. A size beyond all memory touches the first byte alone:
  * the driver will refuse it. */
@@ -41,15 +28,15 @@ static void touch_plane(struct pool_op *op, CUdeviceptr to, size_t pitch, size_t
     touch_rows(op, to, pitch, row_bytes, height);
 }
 
-static void touch_words(struct pool_op *op, const union word_op *words, unsigned count)
+static void touch_words(struct pool_op *op, const union abi_word *words, unsigned count)
 {
     for (unsigned i = 0; words && i < count; i++) {
         switch (words[i].operation) {
-        case OP_WAIT_32:
-        case OP_WRITE_32: pool_op_touch_range(op, words[i].on.address, 4); break;
-        case OP_WAIT_64:
-        case OP_WRITE_64:
-        case OP_REDUCE: pool_op_touch_range(op, words[i].on.address, 8); break;
+        case ABI_WORD_WAIT_32:
+        case ABI_WORD_WRITE_32: pool_op_touch_range(op, words[i].on.address, 4); break;
+        case ABI_WORD_WAIT_64:
+        case ABI_WORD_WRITE_64:
+        case ABI_WORD_REDUCE: pool_op_touch_range(op, words[i].on.address, 8); break;
         default: /* names no memory */ break;
         }
     }
@@ -80,7 +67,7 @@ static void touch_words(struct pool_op *op, const union word_op *words, unsigned
       (stream, address, value, flags), pool_op_touch_range(&op, address, sizeof value))
 #define WORDS(X, symbol, since) \
     X(ASYNC, symbol, since, POOL_MEMSET, stream, \
-      (CUstream stream, unsigned count, union word_op *words, unsigned flags), \
+      (CUstream stream, unsigned count, union abi_word *words, unsigned flags), \
       (stream, count, words, flags), touch_words(&op, words, count))
 
 #define SETS(X) \

@@ -13,7 +13,11 @@
  *
  * A wrapper passes its arguments on unchanged, whatever they are, unless the pool is open and they
  * concern it: errors stay the driver's. cuGetProcAddress hands out slots too (entry.c). With
- * VRAMPOOL=0 no wrapper is put in, and the library is one jump thick. */
+ * VRAMPOOL=0 no wrapper is put in, and the library is one jump thick.
+ *
+ * What escapes a preload: dlopen("libcuda.so"), and libcuda by its path. Catching those takes a
+ * wrapped dlopen that tail-jumps into the real one (glibc reads the caller's RUNPATH off its return
+ * address). */
 #ifndef SHIM_SHIM_H
 #define SHIM_SHIM_H
 

@@ -64,6 +64,10 @@ static void the_pool_frees_its_own(void **state)
     assert_int_equal(CALL(cuMemFree_v2, (CUdeviceptr), (POOL(FAKE_BLOCK + 8))),
                      CUDA_ERROR_INVALID_VALUE);
     check_log("free:P+100008 ");
+    assert_int_equal(CALL(cuMemFreeAsync_ptsz, (CUdeviceptr, CUstream), (POOL(0), NULL)),
+                     CUDA_SUCCESS);
+    check_log("free:P+0 ");
+    CHECK_DRIVERS(cuMemFreeAsync, (CUdeviceptr, CUstream), (NOT_POOL, NULL));
     CHECK_DRIVERS(cuMemFree_v2, (CUdeviceptr), (NOT_POOL));
     CHECK_DRIVERS(cuMemFree_v2, (CUdeviceptr), (0));
 }
@@ -152,6 +156,12 @@ static void attributes_are_those_of_device_memory(void **state)
                      CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(CALL(cuPointerGetAttribute, ATTRIBUTE_TYPES, (&data, 99, POOL(0))),
                      CUDA_ERROR_INVALID_VALUE);
+    int on = 1;
+    assert_int_equal(CALL(cuPointerSetAttribute, ATTRIBUTE_TYPES,
+                          (&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, POOL(0))),
+                     CUDA_SUCCESS);
+    CHECK_DRIVERS(cuPointerSetAttribute, ATTRIBUTE_TYPES,
+                  (&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, NOT_POOL));
     CHECK_DRIVERS(cuPointerGetAttribute, ATTRIBUTE_TYPES, (NULL, 2, POOL(0)));
     CHECK_DRIVERS(cuPointerGetAttribute, ATTRIBUTE_TYPES, (&data, 2, NOT_POOL));
 }

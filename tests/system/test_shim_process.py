@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""The preloaded library in whole processes: what it exports, what it leaves alone, how it finds the
-driver, what it says when something is wrong.
+"""The preloaded library in whole processes: what it leaves alone, how it finds the driver, what it
+says when something is wrong.
 
-Usage: test_shim_process.py SHIM FAKE_SHIM RECORDER OLD_DRIVER CLIENT LINKED SYMBOLS HEADER
+Usage: test_shim_process.py SHIM FAKE_SHIM RECORDER OLD_DRIVER CLIENT
 
 SHIM is the library itself; FAKE_SHIM the same over a pool that only records. RECORDER and OLD_DRIVER
-stand in for the real driver. CLIENT loads libcuda.so.1 by name, LINKED is linked to it."""
+stand in for the real driver. CLIENT is linked to libcuda.so.1 and can also load it by name."""
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-SHIM, FAKE_SHIM, RECORDER, OLD_DRIVER, CLIENT, LINKED, SYMBOLS, HEADER = sys.argv[1:9]
+SHIM, FAKE_SHIM, RECORDER, OLD_DRIVER, CLIENT = sys.argv[1:6]
 
 
 def run(command, preload=FAKE_SHIM, **environment):
@@ -29,28 +28,6 @@ def client(*steps, driver=RECORDER, **environment):
     if driver:
         environment["VRAMPOOL_DRIVER"] = driver
     return run([CLIENT, "dlopen", *steps], **environment)
-
-
-class Exports(unittest.TestCase):
-    def exported(self, library):
-        lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True,
-                               capture_output=True, text=True).stdout.splitlines()
-        return {line.split()[2] for line in lines}
-
-    def test_are_the_drivers_and_the_header_s_alone(self):
-        with open(SYMBOLS, encoding="utf-8") as lines:
-            driver = {line.split("#")[0].strip() for line in lines} - {""}
-        with open(HEADER, encoding="utf-8") as text:
-            api = set(re.findall(r"\b(vp_[a-z_]+)\(", text.read()))
-        self.assertGreater(len(driver), 680)
-        self.assertIn("vp_default", api)
-        self.assertEqual(self.exported(SHIM), driver | api)
-
-    def test_libc_is_all_it_needs(self):
-        dynamic = subprocess.run(["readelf", "-d", SHIM], check=True, capture_output=True,
-                                 text=True).stdout
-        self.assertEqual(re.findall(r"NEEDED.*\[(.*)\]", dynamic), ["libc.so.6"])
-        self.assertEqual(re.findall(r"SONAME.*\[(.*)\]", dynamic), ["libcuda.so.1"])
 
 
 class Bystanders(unittest.TestCase):
@@ -85,7 +62,7 @@ class Programs(unittest.TestCase):
         self.assertEqual(done.stdout, "init 0\nalloc 0 pool\n", done.stderr)
 
     def test_that_are_linked_to_the_driver_get_the_shim(self):
-        done = run([LINKED, "init", "context", "alloc"], VRAMPOOL_DRIVER=RECORDER)
+        done = run([CLIENT, "init", "context", "alloc"], VRAMPOOL_DRIVER=RECORDER)
         self.assertEqual(done.stdout, "init 0\nalloc 0 pool\n", done.stderr)
 
     def test_may_make_their_first_call_from_many_threads(self):

@@ -1,0 +1,41 @@
+/* Sizes and places of structures, each told twice: as shim/abi.h has them and as <cuda.h> does. The
+ * two headers do not go into one file, so that each of two files makes its own list of this. */
+#define ABI_FACTS(SIZE, AT, VALUE)                                                                 \
+    SIZE(struct abi_launch, CUDA_LAUNCH_PARAMS)                                                    \
+    AT(struct abi_launch, function, CUDA_LAUNCH_PARAMS, function)                                  \
+    AT(struct abi_launch, stream, CUDA_LAUNCH_PARAMS, hStream)                                     \
+    AT(struct abi_launch, params, CUDA_LAUNCH_PARAMS, kernelParams)                                \
+    SIZE(union abi_word, CUstreamBatchMemOpParams)                                                 \
+    AT(union abi_word, operation, CUstreamBatchMemOpParams, operation)                             \
+    AT(union abi_word, on.address, CUstreamBatchMemOpParams, writeValue.address)                   \
+    AT(union abi_word, on.address, CUstreamBatchMemOpParams, waitValue.address)                    \
+    VALUE(ABI_WORD_WAIT_32, CU_STREAM_MEM_OP_WAIT_VALUE_32)                                        \
+    VALUE(ABI_WORD_WRITE_32, CU_STREAM_MEM_OP_WRITE_VALUE_32)                                      \
+    VALUE(ABI_WORD_WAIT_64, CU_STREAM_MEM_OP_WAIT_VALUE_64)                                        \
+    VALUE(ABI_WORD_WRITE_64, CU_STREAM_MEM_OP_WRITE_VALUE_64)                                      \
+    SIZE(struct abi_operand, CUmemcpy3DOperand)                                                    \
+    AT(struct abi_operand, pointer.address, CUmemcpy3DOperand, op.ptr.ptr)                         \
+    AT(struct abi_operand, pointer.row_length, CUmemcpy3DOperand, op.ptr.rowLength)                \
+    AT(struct abi_operand, pointer.layer_height, CUmemcpy3DOperand, op.ptr.layerHeight)            \
+    AT(struct abi_operand, pointer.hint, CUmemcpy3DOperand, op.ptr.locHint)                        \
+    AT(struct abi_operand, array.array, CUmemcpy3DOperand, op.array.array)                         \
+    AT(struct abi_operand, array.z, CUmemcpy3DOperand, op.array.offset.z)                          \
+    VALUE(ABI_OPERAND_POINTER, CU_MEMCPY_OPERAND_TYPE_POINTER)                                     \
+    VALUE(ABI_OPERAND_ARRAY, CU_MEMCPY_OPERAND_TYPE_ARRAY)                                         \
+    SIZE(struct abi_box, CUDA_MEMCPY3D_BATCH_OP)                                                   \
+    AT(struct abi_box, from, CUDA_MEMCPY3D_BATCH_OP, src)                                          \
+    AT(struct abi_box, to, CUDA_MEMCPY3D_BATCH_OP, dst)                                            \
+    AT(struct abi_box, width, CUDA_MEMCPY3D_BATCH_OP, extent.width)                                \
+    AT(struct abi_box, height, CUDA_MEMCPY3D_BATCH_OP, extent.height)                              \
+    AT(struct abi_box, depth, CUDA_MEMCPY3D_BATCH_OP, extent.depth)                                \
+    AT(struct abi_box, order, CUDA_MEMCPY3D_BATCH_OP, srcAccessOrder)                              \
+    AT(struct abi_box, flags, CUDA_MEMCPY3D_BATCH_OP, flags)                                       \
+    VALUE(ABI_SET_READ_MOSTLY, CU_MEM_ADVISE_SET_READ_MOSTLY)                                      \
+    VALUE(ABI_UNSET_READ_MOSTLY, CU_MEM_ADVISE_UNSET_READ_MOSTLY)                                  \
+    VALUE(ABI_SET_PREFERRED, CU_MEM_ADVISE_SET_PREFERRED_LOCATION)                                 \
+    VALUE(ABI_UNSET_PREFERRED, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)                             \
+    VALUE(ABI_SET_ACCESSED_BY, CU_MEM_ADVISE_SET_ACCESSED_BY)                                      \
+    VALUE(ABI_UNSET_ACCESSED_BY, CU_MEM_ADVISE_UNSET_ACCESSED_BY)                                  \
+    VALUE(ABI_DEVICE_CPU, CU_DEVICE_CPU)
+
+extern const long abi_facts_real[];
