@@ -84,15 +84,23 @@ void gpu_launch(const struct gpu *gpu, gpu_function function, unsigned threads, 
 
 void gpu_take_rest(struct gpu *gpu, size_t leave_bytes)
 {
-    enum { STEP_BYTES = 2 << 20 };
-    size_t free_bytes = 0, total_bytes = 0;
-    gpu_check(gpu, gpu->cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo");
-    size_t take = free_bytes > leave_bytes ? free_bytes - leave_bytes : 0;
-    take -= take % STEP_BYTES;
-    gpu_address address = 0; /* held until the program ends */
-    while (take > 0 && gpu->cuMemAlloc_v2(&address, take) != 0) take -= STEP_BYTES;
+    enum { PAGE_BYTES = 2 << 20 }; /* what drivers hand memory out by */
+    size_t taken_bytes = 0, try_bytes = SIZE_MAX;
+    for (;;) {
+        size_t free_bytes = 0, total_bytes = 0;
+        gpu_check(gpu, gpu->cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo");
+        size_t spare_bytes = free_bytes > leave_bytes ? free_bytes - leave_bytes : 0;
+        if (try_bytes > spare_bytes) try_bytes = spare_bytes;
+        try_bytes -= try_bytes % PAGE_BYTES;
+        if (try_bytes == 0) break;
+        gpu_address address; /* held until the program ends */
+        if (gpu->cuMemAlloc_v2(&address, try_bytes) == 0)
+            taken_bytes += try_bytes;
+        else
+            try_bytes /= 2;
+    }
     fprintf(stderr, "%s: %.1f MiB of the card are taken; %.1f MiB were to be left\n", gpu->program,
-            (double)take / MIB, (double)leave_bytes / MIB);
+            (double)taken_bytes / MIB, (double)leave_bytes / MIB);
 }
 
 int gpu_parse_bytes(const char *text, size_t *bytes)

@@ -8,15 +8,16 @@
  *
  * Every sum runs in a fixed order within one thread: no atomics, so reruns agree to the last bit. A
  * batch has only ROWS samples, so one thread holds the sums of all of them and reads each weight
- * once. Matrices are stored [in][out], row by row; activations [ROWS][width]. */
+ * once. Matrices are stored [in][out], row by row;
+activations[ROWS][width].* /
 #include "train_shape.h"
 
 #define THREAD_INDEX (blockIdx.x * blockDim.x + threadIdx.x)
 
-/* y = x w + bias; with `residual`, y = residual + x w + bias. One thread an output column. */
-extern "C" __global__ void linear_forward(float *y, const float *x, const float *w,
-                                          const float *bias, const float *residual, unsigned in,
-                                          unsigned out)
+    /* y = x w + bias; with `residual`, y = residual + x w + bias. One thread an output column. */
+    extern "C" __global__ void linear_forward(float *y, const float *x, const float *w,
+                                              const float *bias, const float *residual, unsigned in,
+                                              unsigned out)
 {
     unsigned column = THREAD_INDEX;
     if (column >= out) return;
