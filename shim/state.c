@@ -80,6 +80,7 @@ static void report(void)
 {
     vp_pool *pool = shim_pool();
     if (!pool) return;
+    pool_flush_record(pool);
     if (shim_settings.report && vp_report(pool, shim_settings.report) != VP_OK)
         log_error("the report could not be written to %s", shim_settings.report);
     if (log_get_level() != LOG_QUIET) pool_log_summary(pool);

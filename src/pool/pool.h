@@ -100,7 +100,9 @@ void pool_capture_ends(vp_pool *pool, CUstream stream);
  * functions. */
 void pool_functions_end(vp_pool *pool);
 
-/* The line at exit. */
+/* At exit, where the driver may be shutting down: what is recorded goes to its file, and the line
+ * with peaks and moved bytes to stderr. */
+void pool_flush_record(vp_pool *pool);
 void pool_log_summary(vp_pool *pool);
 
 #endif

@@ -55,12 +55,26 @@ static void drain(vp_pool *pool, bool all)
         float ms = 0;
         CUevent *last = &record->last[oldest->slot];
         if (result == CUDA_SUCCESS && *last &&
-            driver->cuEventElapsedTime(&ms, *last, oldest->event) == CUDA_SUCCESS)
+            driver->cuEventElapsedTime(&ms, *last, oldest->event) == CUDA_SUCCESS) {
+            pool_lock(pool);
             trace_writer_duration(record->writer, oldest->ticket, (uint64_t)((double)ms * 1e6));
+            pool_unlock(pool);
+        }
         if (*last) record->spare[record->spare_count++] = *last;
         *last = oldest->event;
         record->head++;
     }
+}
+
+void pool_flush_record(vp_pool *pool)
+{
+    if (!pool->record) return;
+    pthread_mutex_lock(&pool->recording);
+    if (!pool->lost) drain(pool, false);
+    pool_lock(pool);
+    trace_writer_flush(pool->record->writer);
+    pool_unlock(pool);
+    pthread_mutex_unlock(&pool->recording);
 }
 
 void record_destroy(vp_pool *pool)
@@ -94,7 +108,7 @@ void record_free(vp_pool *pool, uint32_t id, uint64_t bytes)
 static uint32_t id_at(vp_pool *pool, vp_addr address)
 {
     const struct segment *segment = segment_of(&pool->segments, address);
-    if (!segment) return 0;
+    if (!segment || segment->slab) return 0; /* blocks of a slab are small */
     if (!segment->noted) return segment->bytes > BLOCK_SMALL_BYTES ? segment->id : 0;
     const struct block *block = segment_block_at(segment, address);
     return block ? block->id : 0;

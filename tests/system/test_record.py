@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""What --record writes is a whole trace: read strictly, as docs/traces.md says.
+
+Usage: test_record.py BUILD"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+VRAMPOOL = os.path.join(BUILD, "vrampool")
+TRAIN = os.path.join(BUILD, "examples", "train")
+KINDS = {"kernel", "copy", "memset", "graph"}
+MIB = 1 << 20
+
+
+def record(*options, steps):
+    """Trains with --record and returns the lines of the trace."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "step.trace")
+        subprocess.run([VRAMPOOL, "run", "--log", "quiet", "--record", path, *options, "--", TRAIN,
+                        "--steps", str(steps)], check=True, capture_output=True, timeout=120)
+        with open(path, encoding="ascii") as file:
+            text = file.read()
+    assert text.endswith("\n")
+    return text.splitlines()
+
+
+class Record(unittest.TestCase):
+    def read(self, lines):
+        """Checks each line; returns the ops as (kind, duration_ns, name, bytes touched)."""
+        self.assertEqual(lines[0], "vrampool-trace 1")
+        live, used, ops = {}, set(), []
+        for line in lines[1:]:
+            what, *words = line.split()
+            if what == "alloc":
+                block, size = map(int, words)
+                self.assertNotIn(block, used)
+                self.assertGreater(size, MIB)
+                used.add(block)
+                live[block] = size
+            elif what == "free":
+                del live[int(words[0])]
+            elif what == "op":
+                kind, stream, duration, name, *ids = words
+                self.assertIn(kind, KINDS)
+                self.assertGreaterEqual(int(stream), 0)
+                self.assertEqual(len(set(ids)), len(ids))
+                ops.append((kind, int(duration), name, sum(live[int(block)] for block in ids)))
+            else:
+                self.assertTrue(what.startswith("#"), line)
+        return ops
+
+    def test_a_recorded_step_has_all_operations(self):
+        short, long = (self.read(record("--emulate", "8x24M", steps=steps)) for steps in (1, 3))
+        kernels = [op for op in long if op[0] == "kernel"]
+        self.assertEqual((len(long) - len(short)) % 2, 0)  # two steps more, equal ones
+        self.assertIn("adamw", {op[2] for op in kernels})
+        unknown = [op for op in kernels if op[1] == 0]
+        self.assertLess(len(unknown), len(kernels) // 10)
+        touched = sum(op[3] for op in kernels if op[2] == "adamw")
+        self.assertGreater(touched, 3 * 100 * MIB)  # weights, gradients and two states, each step
+
+    def test_a_trace_does_not_depend_on_the_machine(self):
+        def shape(*options):
+            return [(op[0], op[2], op[3]) for op in self.read(record(*options, steps=2))]
+        self.assertEqual(shape("--emulate", "8x24M"), shape("--emulate", "1x512M"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
