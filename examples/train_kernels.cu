@@ -1,15 +1,14 @@
 /* train: the kernels, for real cards. train_kernels.ptx is made from this file by
  *
  *     nvcc -ptx -arch=compute_75 -o train_kernels.ptx train_kernels.cu
- *     sed -i 's/^\.version .*/.version 6.4/' train_kernels.ptx    # or older drivers refuse it
+ *     sed -i '/^.version/c .version 6.4' train_kernels.ptx    # or older drivers refuse it
  *
  * and built into the program as text, which the driver compiles for the card at hand. train_emu.c
  * has the same kernels for the emulator.
  *
  * Every sum runs in a fixed order within one thread: no atomics, so reruns agree to the last bit. A
  * batch has only ROWS samples, so one thread holds the sums of all of them and reads each weight
- * once. Matrices are stored [in][out], row by row;
-activations[ROWS][width].* /
+ * once. Matrices are stored [in][out], row by row; activations [ROWS][width]. */
 #include "train_shape.h"
 
 #define THREAD_INDEX (blockIdx.x * blockDim.x + threadIdx.x)
