@@ -13,10 +13,10 @@
 
 #define THREAD_INDEX (blockIdx.x * blockDim.x + threadIdx.x)
 
-    /* y = x w + bias; with `residual`, y = residual + x w + bias. One thread an output column. */
-    extern "C" __global__ void linear_forward(float *y, const float *x, const float *w,
-                                              const float *bias, const float *residual, unsigned in,
-                                              unsigned out)
+/* y = x w + bias; with `residual`, y = residual + x w + bias. One thread an output column. */
+extern "C" __global__ void linear_forward(float *y, const float *x, const float *w,
+                                          const float *bias, const float *residual, unsigned in,
+                                          unsigned out)
 {
     unsigned column = THREAD_INDEX;
     if (column >= out) return;
