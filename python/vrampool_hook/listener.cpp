@@ -4,6 +4,7 @@
 //
 // The callback runs under the allocator's lock, in any thread: it takes no Python lock, calls no
 // torch and does not allocate. The pool's notes are made for that (vp_note_alive, vp_note_dead).
+// The pool itself opens with the first allocation, after we are attached: so it is asked for anew.
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace {
 using Default = vp_pool *(*)();
 using Note = void (*)(vp_pool *, std::uint64_t address, std::uint64_t bytes);
 
-vp_pool *pool;
+Default find_pool;
 Note note_alive, note_dead;
 
 // PyTorch hands memory out in units of 512 bytes, and its trace says what was asked for.
@@ -39,6 +40,8 @@ struct Mempool<Entry, std::void_t<decltype(std::declval<Entry>().mempool_)>> {
 
 template <class Entry> void on_event(const Entry &entry)
 {
+    vp_pool *pool = find_pool();
+    if (!pool) return;
     auto address = static_cast<std::uint64_t>(entry.addr_);
     auto bytes = (static_cast<std::uint64_t>(entry.size_) + unit - 1) / unit * unit;
     switch (entry.action_) {
@@ -56,15 +59,13 @@ template <class Entry> void on_event(const Entry &entry)
 
 } // namespace
 
-// 0: attached. 1: there is no pool in this process. 2: torch refused.
+// 0: attached. 1: the preloaded library is not in this process. 2: torch refused.
 extern "C" __attribute__((visibility("default"))) int vrampool_listener_attach()
 {
-    auto find_pool = reinterpret_cast<Default>(dlsym(RTLD_DEFAULT, "vp_default"));
+    find_pool = reinterpret_cast<Default>(dlsym(RTLD_DEFAULT, "vp_default"));
     note_alive = reinterpret_cast<Note>(dlsym(RTLD_DEFAULT, "vp_note_alive"));
     note_dead = reinterpret_cast<Note>(dlsym(RTLD_DEFAULT, "vp_note_dead"));
     if (!find_pool || !note_alive || !note_dead) return 1;
-    pool = find_pool();
-    if (!pool) return 1;
     try {
         c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(
             [](const auto &entry) { on_event<std::decay_t<decltype(entry)>>(entry); });

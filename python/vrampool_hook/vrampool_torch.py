@@ -47,10 +47,11 @@ def prepare(torch):
 
 
 def attach(torch):
-    """Runs after CUDA was initialised and before the first allocation."""
+    """Runs after CUDA was initialised and before the first allocation, also before there is a
+    context: making one here would take memory on a card that the program may never use."""
     try:
-        if not pool_is_open():
-            return
+        if not hasattr(ctypes.CDLL(None), "vp_note_alive"):
+            return  # the preloaded library is not in this process
         if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
             log("info", "PyTorch: caching is off already; each tensor is an allocation of its own")
             return
@@ -74,15 +75,6 @@ def fall_back(reason):
     os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     log("warn", f"PyTorch: each tensor is now an allocation of its own, because {reason};"
                 " torch.cuda.memory_* read 0 and CUDA graphs have no memory pools")
-
-
-def pool_is_open():
-    try:
-        default = ctypes.CDLL(None).vp_default
-    except AttributeError:
-        return False
-    default.restype = ctypes.c_void_p
-    return bool(default())
 
 
 def backend(torch):

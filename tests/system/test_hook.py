@@ -206,7 +206,17 @@ class WithTorch(Case):
         _, err = self.run_python(EVENTS, PYTORCH_NO_CUDA_MEMORY_CACHING="1")
         self.assertEqual((err, self.lines(self.compiled_path)), ("", []))
 
-    def test_no_pool_in_the_process(self):
+    def test_no_preloaded_library_in_the_process(self):
+        """As where the program itself has loaded another libcuda first."""
+        other = os.path.join(self.folder, "libcuda.so.1")
+        write(other[:-5] + ".c", "int cuInit(unsigned flags) { return 0; }")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", other, other[:-5] + ".c"], check=True)
+        out, err = self.run_python(
+            EVENTS + "import os; print('PYTORCH_NO_CUDA_MEMORY_CACHING' in os.environ)",
+            LD_PRELOAD=other)
+        self.assertEqual((out, err, self.lines(self.compiled_path)), ("False", "", []))
+
+    def test_no_pool_behind_the_library(self):
         out, err = self.run_python(
             EVENTS + "import os; print('PYTORCH_NO_CUDA_MEMORY_CACHING' in os.environ)",
             STANDIN_NO_POOL="1")

@@ -26,9 +26,9 @@ def call(name, *words):
     assert getattr(driver, name)(*words) == 0, name
 context = ctypes.c_void_p()
 call("cuInit", 0)
+cuda.init()  # torch makes the context later, when it first allocates
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
-cuda.init()
 if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
     print("uncached")
     raise SystemExit
