@@ -49,6 +49,7 @@ struct record; /* record.c */
 /* Threads and time, for running the whole pool in one thread under the simulated driver: NULL in
  * real life. */
 struct pool_edge {
+    void (*locked)(void *context);   /* the lock was taken */
     void (*unlocked)(void *context); /* the lock was let go: others may run */
     void (*wait)(void *context);     /* nothing to do now: let others run, or time pass */
     uint64_t (*now_ns)(void *context);
@@ -105,7 +106,10 @@ struct vp_pool {
 
 static inline void pool_lock(vp_pool *pool)
 {
-    if (!pool->edge) pthread_mutex_lock(&pool->lock);
+    if (!pool->edge)
+        pthread_mutex_lock(&pool->lock);
+    else
+        pool->edge->locked(pool->edge->context);
 }
 
 static inline void pool_unlock(vp_pool *pool)

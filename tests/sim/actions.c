@@ -1,0 +1,128 @@
+/* What the program's threads do, and the mover's thread. */
+#include <inttypes.h>
+
+#include "sim.h"
+
+static void prefetch(struct thread *thread)
+{
+    const struct sim_block *block = blocks_pick(thread->card, 1);
+    if (!block) return;
+    unsigned place = (unsigned)sim_below(vp_place_count(sim.pool));
+    uint64_t bytes = sim_between(1, 8 * block->words);
+    sim_trace("prefetch %#" PRIx64 ", %" PRIu64 " bytes to place %u", block->address, bytes, place);
+    vp_status status = vp_prefetch(sim.pool, block->address, bytes, place);
+    if (status != VP_OK) sim_fail("vp_prefetch: %s", vp_status_text(status));
+    sim.coverage.advice++;
+}
+
+static void advise(struct thread *thread)
+{
+    const struct sim_block *block = blocks_pick(thread->card, 1);
+    if (!block) return;
+    vp_advice advice = (vp_advice)sim_below(VP_ADVISE_NONE + 1);
+    unsigned place = (unsigned)sim_below(vp_place_count(sim.pool));
+    vp_status status = vp_advise(sim.pool, block->address, 8 * block->words, advice, place);
+    if (status != VP_OK) sim_fail("vp_advise: %s", vp_status_text(status));
+    sim.coverage.advice++;
+}
+
+static void ask(void)
+{
+    vp_stats stats;
+    size_t free_bytes, total_bytes;
+    vp_stats_read(sim.pool, &stats);
+    CUresult result = pool_mem_info(sim.pool, &free_bytes, &total_bytes);
+    if (result != CUDA_SUCCESS || free_bytes > total_bytes)
+        sim_fail("pool_mem_info: %d, %zu of %zu bytes free", result, free_bytes, total_bytes);
+}
+
+static void wait_for_device(struct thread *thread)
+{
+    if (sim_chance(20)) {
+        CUresult result = cuCtxSynchronize();
+        if (result != CUDA_SUCCESS && !sim.card_lost)
+            sim_fail("cuCtxSynchronize returned %d", result);
+        return;
+    }
+    streams_synchronize(streams_pick(thread));
+}
+
+static void lose_card(void)
+{
+    if (!sim.profile.lose_card || sim.card_lost || !sim_chance(5)) return;
+    unsigned card = (unsigned)sim_below(sim.profile.cards);
+    sim_trace("card %u is lost", card);
+    sim.card_lost = true;
+    sim.coverage.cards_lost++;
+    emu_lose_card(card);
+}
+
+static void act(struct thread *thread)
+{
+    uint64_t kind = sim_below(100);
+    if (kind < 14) {
+        blocks_allocate(thread);
+    } else if (kind < 22) {
+        blocks_cut(thread);
+    } else if (kind < 34) {
+        blocks_free_some();
+    } else if (kind < 58) {
+        work_launch(thread);
+    } else if (kind < 66) {
+        if (sim.profile.tables) work_hidden(thread);
+    } else if (kind < 82) {
+        transfer_copy(thread);
+    } else if (kind < 87) {
+        transfer_memset(thread);
+    } else if (kind < 90) {
+        prefetch(thread);
+    } else if (kind < 92) {
+        advise(thread);
+    } else if (kind < 94) {
+        ask();
+    } else if (kind < 96) {
+        wait_for_device(thread);
+    } else if (kind < 98) {
+        streams_make(thread);
+    } else if (kind < 99) {
+        streams_destroy_one(thread);
+    } else {
+        pool_functions_end(sim.pool);
+        lose_card();
+    }
+}
+
+void actions_of_thread(void *argument)
+{
+    struct thread *thread = argument;
+    CUresult result = cuCtxSetCurrent(sim.context[thread->card]);
+    if (result != CUDA_SUCCESS) sim_fail("cuCtxSetCurrent returned %d", result);
+    while (thread->left-- > 0) {
+        act(thread);
+        emu_advance_ns(sim_below(sim_chance(10) ? 100000 : 2000));
+        edge_yield();
+    }
+    transfer_look_at_pinned(thread);
+    for (unsigned i = 0; i < sim.profile.threads; i++)
+        if (i != thread->index && fiber_is_alive(i)) return;
+    sim.done = true;
+}
+
+/* As the mover's own thread does it. */
+void actions_of_mover(void *unused)
+{
+    vp_pool *pool = sim.pool;
+    CUcontext current = NULL;
+    pool_lock(pool);
+    while (!sim.done) {
+        CUcontext context = pool->computes ? pool->context[__builtin_ctz(pool->computes)] : NULL;
+        if (context != current) {
+            pool_unlock(pool);
+            pool->driver->cuCtxSetCurrent(context);
+            current = context;
+            pool_lock(pool);
+        }
+        if (!context || !pool_work(pool)) pool_wait(pool, 0);
+    }
+    pool_unlock(pool);
+}

@@ -1,0 +1,198 @@
+/* The pool's edge in the simulation: where threads take turns, where time passes, and where driver
+ * calls fail.
+ *
+ * The pool's driver table is the emulator's with a wrapper around each call. In the wrapper another
+ * thread may run before the call and after it, as it may on a real machine, and the call may be
+ * made to fail; the emulator's own means to fail calls does that, so that the call has no effect.
+ */
+#include "sim.h"
+
+/* Hooks called without anything being achieved. A hold of the largest program takes some thousand.
+ */
+enum { STEPS_MOST = 400000 };
+
+static void step(void)
+{
+    sim.steps++;
+    if (sim.steps - sim.progress_step > STEPS_MOST)
+        sim_fail("no operation got anywhere for %d steps: %u chunks on the move, %u operations "
+                 "running alone, %u frames being made, %llu pages wanted, requests %swait",
+                 STEPS_MOST, sim.pool->move.moving, sim.pool->move.exclusive_running,
+                 sim.pool->move.making, (unsigned long long)move_wanted_pages(&sim.pool->move),
+                 list_empty(&sim.pool->move.requests) ? "do not " : "");
+}
+
+void edge_progress(void)
+{
+    sim.progress_step = sim.steps;
+}
+
+static void switch_at(unsigned percent)
+{
+    assert(!sim.locked);
+    if (!sim.running || random_below(&sim.schedule, 100) >= percent) return;
+    unsigned next = (unsigned)random_below(&sim.schedule, FIBERS);
+    if (!fiber_is_alive(next) || next == fiber_current()) return;
+    sim.coverage.switches++;
+    fiber_switch(next);
+}
+
+void edge_yield(void)
+{
+    switch_at(sim.profile.switch_percent);
+}
+
+/* ---- Hooks ---- */
+
+static void locked(void *context)
+{
+    if (sim.locked) sim_fail("the pool takes its lock while it holds it");
+    sim.locked = true;
+}
+
+static void unlocked(void *context)
+{
+    if (!sim.locked) sim_fail("the pool lets a lock go that it does not hold");
+    sim.locked = false;
+    step();
+    if (sim.running && random_below(&sim.schedule, 64) == 0) world_check();
+    switch_at(sim.profile.switch_percent);
+}
+
+static void let_time_pass(void)
+{
+    uint64_t at_ns, now_ns = emu_now_ns();
+    bool jump = random_below(&sim.schedule, 4) == 0 && emu_next_event_ns(&at_ns);
+    if (jump && at_ns > now_ns)
+        emu_advance_ns(at_ns - now_ns);
+    else
+        emu_advance_ns(1 + random_below(&sim.schedule, 20000));
+}
+
+static void wait_a_moment(void *context)
+{
+    if (!sim.locked) sim_fail("the pool waits without its lock");
+    sim.locked = false;
+    step();
+    switch_at(80);
+    let_time_pass();
+    switch_at(50);
+    sim.locked = true;
+}
+
+static uint64_t now_ns(void *context)
+{
+    return emu_now_ns();
+}
+
+static uint64_t thread(void *context)
+{
+    static struct pool_thread threads[FIBERS + 1];
+    struct pool_thread *mine = &threads[fiber_current()];
+    mine->id = fiber_current() + 1;
+    return (uint64_t)(uintptr_t)mine;
+}
+
+const struct pool_edge edge_hooks = {.locked = locked,
+                                     .unlocked = unlocked,
+                                     .wait = wait_a_moment,
+                                     .now_ns = now_ns,
+                                     .thread = thread};
+
+/* ---- Failures ---- */
+
+static const char *const call_names[] = {
+#define NAME(kind, variant, symbol, base, version, arguments, names) #symbol,
+    EMU_CALLS(NAME)
+#undef NAME
+};
+
+/* Calls whose failures lead the pool into its rarer ways. */
+static const enum sim_call telling[] = {
+    SIM_cuMemCreate,   SIM_cuMemMap,       SIM_cuMemSetAccess,    SIM_cuMemUnmap,
+    SIM_cuMemMap,      SIM_cuMemSetAccess, SIM_cuMemUnmap,        SIM_cuMemcpyAsync,
+    SIM_cuEventRecord, SIM_cuEventCreate,  SIM_cuStreamWaitEvent, SIM_cuEventQuery};
+
+static CUresult pick_error(enum sim_call call)
+{
+    static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_READY,
+                                      CUDA_ERROR_OPERATING_SYSTEM};
+    bool for_memory = call == SIM_cuMemCreate || call == SIM_cuMemHostAlloc;
+    return for_memory ? CUDA_ERROR_OUT_OF_MEMORY : errors[random_below(&sim.failure, 3)];
+}
+
+static bool fails_in_burst(enum sim_call call)
+{
+    if (sim.burst_left == 0) {
+        if (random_below(&sim.failure, 400)) return false;
+        unsigned kinds = sizeof telling / sizeof *telling;
+        bool any = random_below(&sim.failure, 3) == 0;
+        sim.burst_left = 1 + (unsigned)random_below(&sim.failure, 24);
+        sim.burst_call = any ? (enum sim_call)random_below(&sim.failure, SIM_CALLS)
+                             : telling[random_below(&sim.failure, kinds)];
+        sim.burst_other = telling[random_below(&sim.failure, kinds)];
+    }
+    if (call != sim.burst_call && call != sim.burst_other) return false;
+    sim.burst_left--;
+    return true;
+}
+
+static bool fails(enum sim_call call)
+{
+    if (!sim.injecting || sim.profile.failures == FAIL_NEVER) return false;
+    bool rare = call == SIM_cuMemCreate; /* each takes memory away for good */
+    if (rare && random_below(&sim.failure, 4)) return false;
+    if (sim.profile.failures == FAIL_IN_BURSTS) return fails_in_burst(call);
+    return random_below(&sim.failure, 150) == 0;
+}
+
+static void before_call(enum sim_call call)
+{
+    if (sim.locked) sim_fail("the pool calls %s under its lock", call_names[call]);
+    step();
+    switch_at(sim.profile.switch_percent);
+    sim.coverage.called[call]++;
+    if (!fails(call)) return;
+    CUresult error = pick_error(call);
+    vp_status status = emu_fail_call(call_names[call], 1, error);
+    assert(status == VP_OK);
+    (void)status;
+    sim.coverage.failed[call]++;
+    sim.coverage.injected++;
+    sim.injected = true;
+    sim_trace("%s will fail with %d", call_names[call], error);
+}
+
+static void after_call(enum sim_call call, CUresult result)
+{
+    if (sim.trace && call != SIM_cuEventQuery) sim_trace("    %s: %d", call_names[call], result);
+    switch_at(sim.profile.switch_percent);
+}
+
+/* ---- The wrapped table ---- */
+
+/* clang-format off */
+#define WRAP(kind, variant, symbol, base, version, arguments, names) \
+    __attribute__((unused)) static CUresult wrapped_##symbol arguments \
+    { \
+        before_call(SIM_##symbol); \
+        CUresult result = symbol names; \
+        after_call(SIM_##symbol, result); \
+        return result; \
+    }
+EMU_CALLS(WRAP)
+#undef WRAP
+/* clang-format on */
+
+void edge_wrap_driver(struct driver *driver)
+{
+    emu_driver(driver);
+#define FILL(need, symbol, arguments) driver->symbol = wrapped_##symbol;
+    DRIVER_CALLS(FILL)
+#undef FILL
+}
+
+const char *edge_call_name(enum sim_call call)
+{
+    return call_names[call];
+}

@@ -1,0 +1,175 @@
+/* What a seed's world is like, and what must hold in it at any moment. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "sim.h"
+
+enum { PAGE_BYTES = 4 << 10, PAGE_BYTES_LARGE = 64 << 10 };
+
+static double any_rate(void)
+{
+    static const double rates[] = {0.05, 0.5, 2, 10, 50, 900}; /* GB/s */
+    return rates[sim_below(sizeof rates / sizeof *rates)];
+}
+
+static struct machine_call_cost any_cost(void)
+{
+    uint32_t most = sim_chance(20) ? 200000 : 5000;
+    return (struct machine_call_cost){(uint32_t)sim_below(most), (uint32_t)sim_below(most)};
+}
+
+static void choose_paths(struct machine *machine, bool peers)
+{
+    for (unsigned from = 0; from <= machine->cards; from++) {
+        for (unsigned to = 0; to <= machine->cards; to++) {
+            double rate = any_rate();
+            bool host = from == machine->cards || to == machine->cards;
+            machine->path[from][to] =
+                (struct machine_path){.gbps = rate,
+                                      .both_gbps = rate * (0.5 + (double)sim_below(50) / 100),
+                                      .latency_ns = 500,
+                                      .start_ns = (uint32_t)sim_below(3000),
+                                      .access = host || peers};
+        }
+    }
+    machine_fill_own_paths(machine);
+}
+
+static void choose_machine(uint64_t page, uint64_t card_pages)
+{
+    struct machine *machine = &sim.machine;
+    memset(machine, 0, sizeof *machine);
+    snprintf(machine->name, sizeof machine->name, "random");
+    machine->cards = sim.profile.cards;
+    machine->granularity_bytes = page;
+    machine->address_bytes = 64 * GIB;
+    machine->host_bytes = 64 * MIB;
+    for (unsigned i = 0; i < machine->cards; i++) {
+        machine->hbm_bytes[i] = page * (card_pages + sim_below(card_pages));
+        machine->hbm_gbps[i] = 10 * any_rate();
+    }
+    choose_paths(machine, sim_chance(80));
+#define COST(name) machine->costs.name = any_cost();
+    MACHINE_COSTS(COST)
+#undef COST
+}
+
+static void choose_options(uint64_t page, uint64_t card_pages)
+{
+    vp_options *options = &sim.options;
+    vp_options_init(options);
+    unsigned computing = sim_chance(75) ? 1 : 1 + (unsigned)sim_below(sim.profile.cards);
+    options->compute_cards = (1u << computing) - 1;
+    options->lend_cards = (uint32_t)random_next(&sim.program);
+    options->always_mapped = sim_chance(20);
+    uint64_t pages[] = {0, card_pages / 2, card_pages, 4 * card_pages};
+    options->host_bytes = page * pages[sim_below(4)];
+    options->chunk_bytes = page << sim_below(5);
+    options->hbm_bytes = sim_chance(50) ? 0 : page * sim_between(card_pages / 4, card_pages);
+}
+
+static void choose_failures(struct profile *profile)
+{
+    uint64_t kind = sim_below(20);
+    if (kind < 4) profile->failures = FAIL_SOMETIMES;
+    if (kind >= 4 && kind < 10) profile->failures = FAIL_IN_BURSTS;
+    if (kind >= 10) return;
+    profile->failing_open = sim_chance(25);
+    profile->failing_close = sim_chance(10);
+}
+
+void world_choose(void)
+{
+    struct profile *profile = &sim.profile;
+    memset(profile, 0, sizeof *profile);
+    profile->threads = (unsigned)sim_between(1, SIM_THREADS);
+    profile->cards = (unsigned)sim_between(1, SIM_CARDS);
+    profile->actions = (unsigned)sim_between(40, 160);
+    profile->switch_percent = (unsigned)(sim_chance(30) ? 0 : sim_between(1, 50));
+    profile->tables = sim_chance(60);
+    profile->lose_card = sim_chance(3);
+    profile->exact = true;
+    choose_failures(profile);
+
+    bool large = sim_chance(5);
+    uint64_t page = large ? PAGE_BYTES_LARGE : PAGE_BYTES;
+    uint64_t card_pages = large ? sim_between(40, 80) : sim_between(16, 128);
+    choose_machine(page, card_pages);
+    choose_options(page, card_pages);
+    profile->largest_bytes = page * sim_between(4, card_pages);
+    if (sim_chance(10)) { /* less host memory than the pool is told */
+        sim.machine.host_bytes = page * sim_between(card_pages / 2, card_pages) + 8 * MIB;
+        profile->exact = sim.options.host_bytes <= sim.machine.host_bytes - 8 * MIB;
+    }
+    if (!profile->lose_card && sim_chance(6)) {
+        sim.options.verify = 1 + (uint32_t)sim_below(2);
+        sim.coverage.verified++;
+        profile->threads = 1; /* its lock is a real one, and fibers share one OS thread */
+        if (sim.options.verify == 2) profile->tables = false;
+    }
+}
+
+/* ---- What must hold ---- */
+
+bool world_has_room(void)
+{
+    const vp_pool *pool = sim.pool;
+    if (!sim.profile.exact || (pool->options.compute_cards & (pool->options.compute_cards - 1)))
+        return false;
+    uint64_t reach = pool->frames.place[pool->move.home[0]].capacity_pages;
+    for (unsigned i = 0; i < pool->move.refuges[0]; i++)
+        reach += pool->frames.place[pool->move.refuge[0][i]].capacity_pages;
+    return pool->segments.live_pages <= reach;
+}
+
+/* Where the page table says a chunk is, it is. */
+static void check_location(struct segment *segment, uint32_t index)
+{
+    struct chunk *chunk = &segment->chunks[index];
+    bool mapped = chunk->state == CHUNK_RESIDENT || chunk->state == CHUNK_SETTLING ||
+                  chunk->state == CHUNK_LEAVING;
+    if (!mapped || segment->state != SEGMENT_LIVE) return;
+    const vp_pool *pool = sim.pool;
+    vp_addr address = chunk_address(chunk) + sim_below((uint64_t)chunk->pages * pool->page_bytes);
+    vp_location location;
+    if (vp_locate(sim.pool, address, &location) != VP_OK || !location.resident)
+        sim_fail("%#" PRIx64 " is %s, and vp_locate does not find it", address,
+                 move_state_name((enum chunk_state)chunk->state));
+    const struct frame_place *place = &pool->frames.place[location.place];
+    int real = place->kind == VP_PLACE_HOST ? (int)sim.machine.cards : place->id;
+    if (emu_place(address) != real)
+        sim_fail("vp_locate says that %#" PRIx64 " is in %s; the driver has it in place %d",
+                 address, place->name, emu_place(address));
+    const struct frame *frame = pool->frames.by_number[location.frame];
+    uint64_t mine, theirs;
+    bool same = !frame || !emu_peek(address & ~UINT64_C(7), &mine, 8) ||
+                !emu_peek((frame->alias + location.offset_bytes) & ~UINT64_C(7), &theirs, 8) ||
+                mine == theirs;
+    if (!frame || !same)
+        sim_fail("vp_locate says that %#" PRIx64 " is in frame %" PRIu64 ", which holds other data",
+                 address, location.frame);
+}
+
+void world_check(void)
+{
+    vp_pool *pool = sim.pool;
+    if (!pool || sim.locked) return;
+    if (!frame_table_is_valid(&pool->frames)) sim_fail("the table of frames contradicts itself");
+    if (!segments_are_valid(&pool->segments)) sim_fail("the segments contradict themselves");
+    if (!move_is_valid(&pool->move)) sim_fail("the chunks and their counts contradict each other");
+    list_each(node, &pool->segments.all)
+    {
+        struct segment *segment = list_entry(node, struct segment, all);
+        if (segment->chunk_count)
+            check_location(segment, (uint32_t)sim_below(segment->chunk_count));
+    }
+}
+
+void world_check_findings(void)
+{
+    if (sim.card_lost || emu_findings_count() == 0) return;
+    struct emu_findings findings = emu_findings();
+    sim_fail("the emulator found: %s", findings.first);
+}
