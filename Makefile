@@ -19,6 +19,7 @@ demo: build
 
 # Everything: the checks, all tests, the tests under ASan and UBSan, the stress test under TSan.
 test: build
+	@.ci/deps test
 	@python3 tests/run_all.py --build $(BUILD)
 
 asan: deps

@@ -237,7 +237,7 @@ class WithTorch(Case):
 
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False, verbosity=1).result
+    result = unittest.main(exit=False, verbosity=2).result
     if result.wasSuccessful() and result.skipped:
         print("no g++, so the listener was not compiled")
         sys.exit(77)

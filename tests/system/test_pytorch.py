@@ -89,7 +89,7 @@ class PyTorch(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False, verbosity=1).result
+    result = unittest.main(exit=False, verbosity=2).result
     if result.wasSuccessful() and result.skipped:
         print("no g++, so the listener was not compiled")
         sys.exit(77)
