@@ -1,6 +1,7 @@
 #include "move/move.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -370,6 +371,34 @@ enum move_verdict move_admit(struct move *move, struct move_request *request)
 void move_abandon(struct move *move, struct move_request *request)
 {
     leave_queue(move, request);
+}
+
+void move_explain(const struct move *move, const struct move_request *request, char *text, size_t size)
+{
+    unsigned states[CHUNK_STATES] = {0}, away = 0, priors = 0, queue = 0;
+    for (uint32_t i = 0; i < request->count; i++) {
+        const struct move_touch *touch = &request->touches[i];
+        priors += touch->segment->has_prior;
+        for (uint32_t k = touch->first_chunk; k <= touch->last_chunk; k++) {
+            const struct chunk *chunk = &touch->segment->chunks[k];
+            states[chunk->state]++;
+            away += chunk->state == CHUNK_RESIDENT && !move_chunk_is_home(move, chunk);
+        }
+    }
+    list_each(node, &move->requests) queue++;
+    int used = snprintf(text, size, "%s, %u in the queue%s; its chunks:",
+                        move->requests.next == &request->link ? "first" : "behind others", queue,
+                        request->exclusive ? ", runs alone" : "");
+    for (unsigned i = 0; i < CHUNK_STATES && used < (int)size; i++)
+        if (states[i])
+            used += snprintf(text + used, size - (size_t)used, " %u %s", states[i],
+                             move_state_name((enum chunk_state)i));
+    if (used < (int)size)
+        snprintf(text + used, size - (size_t)used,
+                 " (%u not at home), %u segments with a former owner's work; %u chunks on the move, %u "
+                 "operations running alone, %u frames being made, %llu pages wanted",
+                 away, priors, move->moving, move->exclusive_running, move->making,
+                 (unsigned long long)move_wanted_pages(move));
 }
 
 bool move_is_valid(const struct move *move)

@@ -43,12 +43,15 @@ void params_destroy(struct params *params)
 static CUresult piece_info(const struct driver *driver, void *function, size_t i, size_t *offset,
                            size_t *bytes)
 {
-    /* The runtime launches kernel handles, so that is asked first. */
-    if (driver->cuKernelGetParamInfo &&
-        driver->cuKernelGetParamInfo((CUkernel)function, i, offset, bytes) == CUDA_SUCCESS)
-        return CUDA_SUCCESS;
-    if (!driver->cuFuncGetParamInfo) return CUDA_ERROR_NOT_SUPPORTED;
-    return driver->cuFuncGetParamInfo((CUfunction)function, i, offset, bytes);
+    /* The runtime launches kernel handles, so that is asked first. A handle of the other kind, and an index
+     * past the end, are both errors: past the end one of the two says INVALID_VALUE. */
+    CUresult kernel = CUDA_ERROR_NOT_SUPPORTED, result = CUDA_ERROR_NOT_SUPPORTED;
+    if (driver->cuKernelGetParamInfo)
+        kernel = driver->cuKernelGetParamInfo((CUkernel)function, i, offset, bytes);
+    if (kernel == CUDA_SUCCESS || (kernel == CUDA_ERROR_INVALID_VALUE && i > 0)) return kernel;
+    if (driver->cuFuncGetParamInfo)
+        result = driver->cuFuncGetParamInfo((CUfunction)function, i, offset, bytes);
+    return result == CUDA_SUCCESS || kernel != CUDA_ERROR_INVALID_VALUE ? result : kernel;
 }
 
 static bool ask_layout(const struct driver *driver, struct param_function *function)
@@ -189,7 +192,8 @@ bool table_learn(struct segments *segments, struct segment *holder, const void *
 {
     bool found = false;
     const struct space *space = segments->space;
-    for (uint64_t offset = 0; offset + sizeof(vp_addr) <= bytes; offset += 4) {
+    /* In memory, pointers are aligned; at steps of 4, two indices side by side look like one. */
+    for (uint64_t offset = 0; offset + sizeof(vp_addr) <= bytes; offset += sizeof(vp_addr)) {
         vp_addr word;
         memcpy(&word, (const char *)memory + offset, sizeof word);
         if (!space_contains(space, word)) continue;

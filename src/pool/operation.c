@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/units.h"
 
-static const uint64_t hold_wait_ns = 50 * 1000, hold_report_ns = 10 * NS_PER_S;
+static const uint64_t hold_wait_ns = 50 * NS_PER_US, hold_report_ns = 10 * NS_PER_S;
 
 static _Atomic uint32_t next_thread_id = 1;
 static pthread_key_t thread_key;
@@ -229,15 +229,13 @@ static void resolve(struct pool_op *op)
         if (segment) resolve_pointer(op, segment, word->address);
     }
     if (op->host) learn_from_host(op);
-    bool tables = !(pool->options.verify == 2) && close_over_tables(op);
-    if (op->kind == POOL_COPY) {
-        if (tables) learn_from_copy(op);
-        tables = false; /* a copy reads and writes what it names, and no more */
-    }
+    if (op->kind == POOL_COPY) learn_from_copy(op);
+    /* Copies and memsets use what they name, and no more. */
+    bool tables = op->function && pool->options.verify != 2 && close_over_tables(op);
     bool vetted = !op->function ||
                   (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
                    !atomic_load_explicit(&op->function->writes_addresses, memory_order_relaxed));
-    op->request.exclusive = op->unclear || !vetted || (tables && op->function);
+    op->request.exclusive = op->unclear || !vetted || tables;
     if (op->unclear)
         for (uint32_t i = 0; i < op->request.count; i++)
             op->thread->touches[i].segment->loose = true;
@@ -270,15 +268,25 @@ static unsigned find_slot(struct pool_op *op, CUcontext context)
 
 /* ---- entering ---- */
 
+/* The watchdog: names what a held operation waits for. */
 static void report_hold(struct pool_op *op, uint64_t held_ns)
 {
-    const struct move *move = &op->pool->move;
-    const char *name = op->function ? op->function->name : op->name;
-    log_warn("%s has been held for %.0f s: %u chunks on the move, %u operations running alone, %u "
-             "frames "
-             "being made, %llu pages wanted home",
-             name, (double)held_ns / 1e9, move->moving, move->exclusive_running, move->making,
-             (unsigned long long)move_wanted_pages(move));
+    char why[512];
+    move_explain(&op->pool->move, &op->request, why, sizeof why);
+    log_warn("%s has been held for %.0f s: %s", op->function ? op->function->name : op->name,
+             (double)held_ns / 1e9, why);
+    for (uint32_t i = 0; i < op->request.count; i++) {
+        const struct order_uses *prior = &op->thread->touches[i].segment->prior;
+        for (uint32_t k = 0; k < prior->count; k++) {
+            const struct order_stream *stream = op->pool->order.stream[prior->use[k].slot];
+            log_warn("  it waits for operation %llu of stream %p: %llu entered, %llu returned, %llu marked, "
+                     "%llu done",
+                     (unsigned long long)prior->use[k].sequence, stream->handle,
+                     (unsigned long long)stream->entered,
+                     (unsigned long long)atomic_load(&stream->returned),
+                     (unsigned long long)stream->marked, (unsigned long long)stream->done);
+        }
+    }
 }
 
 static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
