@@ -176,12 +176,6 @@ void segment_bare(struct segments *segments, struct segment *segment)
     list_push_front(&segments->bare[log2_up(segment->range_pages)], &segment->shelf);
 }
 
-struct segment *segment_of(const struct segments *segments, vp_addr address)
-{
-    struct segment *segment = space_owner(segments->space, address);
-    return segment && segment->state == SEGMENT_LIVE ? segment : NULL;
-}
-
 void segment_set_prior(struct segments *segments, struct segment *segment)
 {
     order_uses_merge(segments->order, &segment->prior, &segment->uses);

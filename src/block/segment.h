@@ -134,7 +134,11 @@ void segment_rest(struct segments *segments, struct segment *segment);
 void segment_bare(struct segments *segments, struct segment *segment);
 
 /* The live segment at an address, or NULL. */
-struct segment *segment_of(const struct segments *segments, vp_addr address);
+static inline struct segment *segment_of(const struct segments *segments, vp_addr address)
+{
+    struct segment *segment = space_owner(segments->space, address);
+    return segment && segment->state == SEGMENT_LIVE ? segment : NULL;
+}
 
 /* Notes from an allocator above. */
 void segment_note_alive(struct segments *segments, struct segment *segment, vp_addr start,

@@ -2,9 +2,11 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 void slabs_create(struct slabs *slabs)
 {
+    list_init(&slabs->spare);
     for (unsigned card = 0; card < VP_MAX_CARDS; card++)
         for (unsigned class = 0; class < SLAB_CLASSES; class ++)
             list_init(&slabs->with_room[card][class]);
@@ -43,8 +45,12 @@ vp_addr slab_take(struct slabs *slabs, unsigned card, unsigned class, uint64_t b
 struct slab *slab_add(struct slabs *slabs, struct segment *segment, unsigned card, unsigned class,
                       uint64_t page_bytes)
 {
-    struct slab *slab = calloc(1, sizeof *slab);
+    bool spare = !list_empty(&slabs->spare);
+    struct slab *slab =
+        spare ? list_entry(slabs->spare.next, struct slab, link) : malloc(sizeof *slab);
     if (!slab) return NULL;
+    if (spare) list_remove(&slab->link);
+    memset(slab, 0, offsetof(struct slab, asked));
     slab->segment = segment;
     slab->shift = class + SLAB_MIN_SHIFT;
     uint64_t blocks = page_bytes >> slab->shift;
@@ -72,12 +78,18 @@ uint64_t slab_give(struct slabs *slabs, struct slab *slab, vp_addr address)
     return slab->asked[i];
 }
 
-void slab_remove(struct slab *slab)
+void slab_remove(struct slabs *slabs, struct slab *slab)
 {
     assert(slab->used == 0);
     list_remove(&slab->link);
     slab->segment->slab = NULL;
-    free(slab);
+    list_push_front(&slabs->spare, &slab->link);
+}
+
+void slabs_destroy(struct slabs *slabs)
+{
+    list_each_safe(node, &slabs->spare) free(list_entry(node, struct slab, link));
+    list_init(&slabs->spare);
 }
 
 bool slab_block_at(const struct slab *slab, vp_addr address, vp_addr *start, uint64_t *bytes)

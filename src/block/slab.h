@@ -21,6 +21,7 @@ struct slab {
 };
 
 struct slabs {
+    struct list spare; /* descriptors without a segment */
     struct list with_room[VP_MAX_CARDS][SLAB_CLASSES];
 };
 
@@ -42,8 +43,9 @@ struct slab *slab_add(struct slabs *slabs, struct segment *segment, unsigned car
  * address. */
 uint64_t slab_give(struct slabs *slabs, struct slab *slab, vp_addr address);
 
-/* Takes an unused slab out of the books and frees it; its segment is the caller's. */
-void slab_remove(struct slab *slab);
+/* Takes an unused slab out of the books; its segment is the caller's. */
+void slab_remove(struct slabs *slabs, struct slab *slab);
+void slabs_destroy(struct slabs *slabs);
 
 /* Start and size of the taken block that holds an address; false: none. */
 bool slab_block_at(const struct slab *slab, vp_addr address, vp_addr *start, uint64_t *bytes);

@@ -58,12 +58,6 @@ uint64_t order_mark_covers(const struct order_stream *stream)
     return returned;
 }
 
-bool order_mark_due(const struct order_stream *stream)
-{
-    uint64_t covers = order_mark_covers(stream);
-    return covers && (stream->mark_wanted || covers - stream->marked >= ORDER_SAMPLE);
-}
-
 struct order_mark *order_mark_next(struct order_stream *stream)
 {
     assert(stream->mark_count < ORDER_MARKS);

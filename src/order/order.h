@@ -24,7 +24,6 @@ enum {
     ORDER_MARKS = 64,     /* outstanding marks of one stream; more are not recorded */
     ORDER_STREAMS = 1024, /* streams alive or with work unfinished at once */
     ORDER_USES = 4,       /* streams remembered for one user of memory */
-    ORDER_SAMPLE = 16,    /* a mark every so many operations of a stream */
 };
 
 struct order_mark {
@@ -35,7 +34,7 @@ struct order_mark {
 struct order_stream {
     void *handle;  /* the program's stream */
     uint64_t key;  /* tells per-thread default streams of different threads apart, and contexts */
-    void *context; /* where its work runs */
+    void *context; /* where its work runs; NULL: the handle alone says it */
     bool ended;    /* destroyed by the program; the slot goes when its work is done */
     bool capturing;
     bool marking;             /* a mark is being recorded */
@@ -86,9 +85,6 @@ static inline void order_leave(struct order_stream *stream)
 /* The operation a mark recorded now would cover up to, or 0: nothing new, one is under way, the
  * ring is full, or the stream captures. */
 uint64_t order_mark_covers(const struct order_stream *stream);
-
-/* Whether who returns now should record one. */
-bool order_mark_due(const struct order_stream *stream);
 
 /* The ring slot whose event is to be recorded next. Then, once recorded, order_mark_recorded. */
 struct order_mark *order_mark_next(struct order_stream *stream);

@@ -16,6 +16,10 @@
 enum {
     POOL_WORDS = 8192,   /* addresses and ranges one operation may name */
     POOL_TOUCHES = 8192, /* pieces of segments they come to */
+    /* A mark every so many operations of a stream: rarely while everything fits, since recording one
+     * costs as much as a launch; often once chunks have to leave, since marks tell which are idle. */
+    SAMPLE_AT_EASE = 128,
+    SAMPLE_SPILLING = 8,
 };
 
 struct pool_word {
@@ -100,7 +104,8 @@ struct vp_pool {
     pthread_t mover;
     bool mover_runs, stopping;
 
-    _Atomic uint64_t operations, lookups, lookup_ns, lookup_samples;
+    _Atomic uint32_t sample; /* operations of a stream between marks */
+    _Atomic uint64_t lookups;
     uint64_t holds, hold_ns, host_wait_ns;
 };
 

@@ -128,7 +128,7 @@ static vp_status give_small(vp_pool *pool, struct segment *segment, vp_addr addr
     segment->live_bytes -= bytes;
     segments_count_live(&pool->segments, -(int64_t)bytes);
     if (segment->slab->used) return VP_OK;
-    slab_remove(segment->slab);
+    slab_remove(&pool->slabs, segment->slab);
     rest(pool, segment);
     return VP_OK;
 }

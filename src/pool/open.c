@@ -306,6 +306,7 @@ vp_status pool_open_stepped(const struct driver *driver, const vp_options *optio
     pool->driver = driver;
     pool->options = *options;
     pool->edge = edge;
+    pool->sample = SAMPLE_AT_EASE;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->verifying, NULL);
     pthread_mutex_init(&pool->recording, NULL);
@@ -425,6 +426,7 @@ void vp_close(vp_pool *pool)
     for (unsigned i = 0; i < MOVE_LANES; i++) destroy_lane(pool, &pool->lanes[i]);
     release_memory(pool);
     params_destroy(&pool->params);
+    if (pool->slabs.spare.next) slabs_destroy(&pool->slabs);
     if (pool->segments.space) segments_destroy(&pool->segments);
     order_destroy(&pool->order);
     frame_table_destroy(&pool->frames);

@@ -303,6 +303,7 @@ static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
         }
     }
     pool->holds++;
+    pool->sample = SAMPLE_SPILLING;
     pool->hold_ns += pool_now_ns(pool) - began;
     if (*verdict == MOVE_HELD) move_abandon(&pool->move, &op->request);
     return CUDA_SUCCESS;
@@ -450,14 +451,13 @@ static void mark(struct pool_op *op)
 CUresult pool_op_leave(struct pool_op *op, CUresult result)
 {
     vp_pool *pool = op->pool;
-    atomic_fetch_add_explicit(&pool->operations, 1, memory_order_relaxed);
     if (op->sequence) {
         struct order_stream *stream = pool->order.stream[op->slot];
         if (op->request.exclusive) vet_queue(pool, op);
         if (pool->record && result == CUDA_SUCCESS) record_op(pool, op);
         order_leave(stream);
         bool wanted = atomic_load_explicit(&stream->mark_wanted, memory_order_relaxed);
-        if (wanted || op->sequence % ORDER_SAMPLE == 0) mark(op);
+        if (wanted || op->sequence % pool->sample == 0) mark(op);
     }
     return op->verifying ? verify_end(op, result) : result;
 }

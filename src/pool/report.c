@@ -70,7 +70,8 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
     stats->drops = counts->drops;
     stats->cancels = counts->recalls;
     stats->in_place = counts->in_place;
-    stats->operations = atomic_load(&pool->operations);
+    for (unsigned i = 0; i < pool->order.count; i++)
+        stats->operations += pool->order.stream[i]->entered;
     stats->holds = pool->holds;
     stats->hold_ns = pool->hold_ns;
     stats->host_wait_ns = pool->host_wait_ns;

@@ -228,13 +228,14 @@ static void do_mark(vp_pool *pool, const struct move_action *action, struct move
     const struct driver *driver = pool->driver;
     CUcontext current = NULL;
     driver->cuCtxGetCurrent(&current);
-    if (current != context) driver->cuCtxSetCurrent(context);
+    bool elsewhere = context && current != context; /* without a context the handle says where */
+    if (elsewhere) driver->cuCtxSetCurrent(context);
     CUresult done = CUDA_SUCCESS;
     if (!mark->event)
         done = driver->cuEventCreate((CUevent *)&mark->event, CU_EVENT_DISABLE_TIMING);
     if (done == CUDA_SUCCESS) done = driver->cuEventRecord((CUevent)mark->event, handle);
     result->ok = done == CUDA_SUCCESS;
-    if (current != context) driver->cuCtxSetCurrent(current);
+    if (elsewhere) driver->cuCtxSetCurrent(current);
 }
 
 static void carry_out(vp_pool *pool, const struct move_action *action, struct move_result *result)
