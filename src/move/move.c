@@ -373,7 +373,8 @@ void move_abandon(struct move *move, struct move_request *request)
     leave_queue(move, request);
 }
 
-void move_explain(const struct move *move, const struct move_request *request, char *text, size_t size)
+void move_explain(const struct move *move, const struct move_request *request, char *text,
+                  size_t size)
 {
     unsigned states[CHUNK_STATES] = {0}, away = 0, priors = 0, queue = 0;
     for (uint32_t i = 0; i < request->count; i++) {
@@ -394,11 +395,12 @@ void move_explain(const struct move *move, const struct move_request *request, c
             used += snprintf(text + used, size - (size_t)used, " %u %s", states[i],
                              move_state_name((enum chunk_state)i));
     if (used < (int)size)
-        snprintf(text + used, size - (size_t)used,
-                 " (%u not at home), %u segments with a former owner's work; %u chunks on the move, %u "
-                 "operations running alone, %u frames being made, %llu pages wanted",
-                 away, priors, move->moving, move->exclusive_running, move->making,
-                 (unsigned long long)move_wanted_pages(move));
+        snprintf(
+            text + used, size - (size_t)used,
+            " (%u not at home), %u segments with a former owner's work; %u chunks on the move, %u "
+            "operations running alone, %u frames being made, %llu pages wanted",
+            away, priors, move->moving, move->exclusive_running, move->making,
+            (unsigned long long)move_wanted_pages(move));
 }
 
 bool move_is_valid(const struct move *move)

@@ -197,7 +197,8 @@ void move_hide(struct move *move, struct chunk *chunk);
 void move_want(struct move *move, struct chunk *chunk);
 
 /* What a held request waits for, in words. */
-void move_explain(const struct move *move, const struct move_request *request, char *text, size_t size);
+void move_explain(const struct move *move, const struct move_request *request, char *text,
+                  size_t size);
 
 /* Pages of all chunks that are to be brought home. */
 uint64_t move_wanted_pages(const struct move *move);

@@ -43,8 +43,8 @@ void params_destroy(struct params *params)
 static CUresult piece_info(const struct driver *driver, void *function, size_t i, size_t *offset,
                            size_t *bytes)
 {
-    /* The runtime launches kernel handles, so that is asked first. A handle of the other kind, and an index
-     * past the end, are both errors: past the end one of the two says INVALID_VALUE. */
+    /* The runtime launches kernel handles, so that is asked first. A handle of the other kind, and
+     * an index past the end, are both errors: past the end one of the two says INVALID_VALUE. */
     CUresult kernel = CUDA_ERROR_NOT_SUPPORTED, result = CUDA_ERROR_NOT_SUPPORTED;
     if (driver->cuKernelGetParamInfo)
         kernel = driver->cuKernelGetParamInfo((CUkernel)function, i, offset, bytes);

@@ -16,8 +16,9 @@
 enum {
     POOL_WORDS = 8192,   /* addresses and ranges one operation may name */
     POOL_TOUCHES = 8192, /* pieces of segments they come to */
-    /* A mark every so many operations of a stream: rarely while everything fits, since recording one
-     * costs as much as a launch; often once chunks have to leave, since marks tell which are idle. */
+    /* A mark every so many operations of a stream: rarely while everything fits, since recording
+     * one costs as much as a launch; often once chunks have to leave, since marks tell which are
+     * idle. */
     SAMPLE_AT_EASE = 128,
     SAMPLE_SPILLING = 8,
 };

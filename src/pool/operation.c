@@ -279,7 +279,8 @@ static void report_hold(struct pool_op *op, uint64_t held_ns)
         const struct order_uses *prior = &op->thread->touches[i].segment->prior;
         for (uint32_t k = 0; k < prior->count; k++) {
             const struct order_stream *stream = op->pool->order.stream[prior->use[k].slot];
-            log_warn("  it waits for operation %llu of stream %p: %llu entered, %llu returned, %llu marked, "
+            log_warn("  it waits for operation %llu of stream %p: %llu entered, %llu returned, "
+                     "%llu marked, "
                      "%llu done",
                      (unsigned long long)prior->use[k].sequence, stream->handle,
                      (unsigned long long)stream->entered,
