@@ -4,7 +4,8 @@
  * do_symbol.
  *
  *     kind     FREE: no check; INIT: cuInit was called; CTX: a context is current and not lost;
- *              VMM: INIT, serialised by the context lock, refused once the current context is lost
+ *              LIVE: INIT, and no context is current or one that is not lost;
+ *              VMM: INIT, serialised by the context lock, and possible after a loss
  *     variant  NO; SZ: there is symbol_ptsz too; DS: symbol_ptds
  *     base     the name that cuGetProcAddress knows it by, from CUDA `version` (1000 × major + 10 ×
  * minor) on */
@@ -71,21 +72,21 @@
     X(CTX, NO, cuModuleGetFunctionCount, cuModuleGetFunctionCount, 12040, (unsigned *count, CUmodule mod), (count, mod)) \
     X(CTX, NO, cuModuleGetGlobal_v2, cuModuleGetGlobal, 3020, (CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name), (address, bytes, module, name)) \
     X(INIT, NO, cuModuleGetLoadingMode, cuModuleGetLoadingMode, 11070, (int *mode), (mode)) \
-    X(INIT, NO, cuLibraryLoadData, cuLibraryLoadData, 12000, (CUlibrary *library, const void *code, int *jit_options, void **jit_options_values, unsigned num_jit_options, int *library_options, void **library_option_values, unsigned num_library_options), (library, code, jit_options, jit_options_values, num_jit_options, library_options, library_option_values, num_library_options)) \
-    X(INIT, NO, cuLibraryUnload, cuLibraryUnload, 12000, (CUlibrary library), (library)) \
-    X(INIT, NO, cuLibraryGetKernel, cuLibraryGetKernel, 12000, (CUkernel *kernel, CUlibrary library, const char *name), (kernel, library, name)) \
+    X(LIVE, NO, cuLibraryLoadData, cuLibraryLoadData, 12000, (CUlibrary *library, const void *code, int *jit_options, void **jit_options_values, unsigned num_jit_options, int *library_options, void **library_option_values, unsigned num_library_options), (library, code, jit_options, jit_options_values, num_jit_options, library_options, library_option_values, num_library_options)) \
+    X(LIVE, NO, cuLibraryUnload, cuLibraryUnload, 12000, (CUlibrary library), (library)) \
+    X(LIVE, NO, cuLibraryGetKernel, cuLibraryGetKernel, 12000, (CUkernel *kernel, CUlibrary library, const char *name), (kernel, library, name)) \
     X(CTX, NO, cuLibraryGetModule, cuLibraryGetModule, 12000, (CUmodule *module, CUlibrary library), (module, library)) \
     X(CTX, NO, cuLibraryGetGlobal, cuLibraryGetGlobal, 12000, (CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name), (address, bytes, library, name)) \
     X(CTX, NO, cuKernelGetFunction, cuKernelGetFunction, 12000, (CUfunction *function, CUkernel kernel), (function, kernel)) \
-    X(INIT, NO, cuKernelGetName, cuKernelGetName, 12030, (const char **name, CUkernel function), (name, function)) \
-    X(INIT, NO, cuKernelGetParamInfo, cuKernelGetParamInfo, 12040, (CUkernel kernel, size_t index, size_t *offset, size_t *bytes), (kernel, index, offset, bytes)) \
-    X(INIT, NO, cuKernelGetAttribute, cuKernelGetAttribute, 12000, (int *value, int attribute, CUkernel kernel, CUdevice device), (value, attribute, kernel, device)) \
-    X(INIT, NO, cuFuncGetName, cuFuncGetName, 12030, (const char **name, CUfunction function), (name, function)) \
-    X(INIT, NO, cuFuncGetParamInfo, cuFuncGetParamInfo, 12040, (CUfunction function, size_t index, size_t *offset, size_t *bytes), (function, index, offset, bytes)) \
-    X(INIT, NO, cuFuncGetModule, cuFuncGetModule, 11000, (CUmodule *module, CUfunction function), (module, function)) \
-    X(INIT, NO, cuFuncGetAttribute, cuFuncGetAttribute, 2020, (int *value, int attribute, CUfunction function), (value, attribute, function)) \
-    X(INIT, NO, cuFuncSetAttribute, cuFuncSetAttribute, 9000, (CUfunction function, int attribute, int value), (function, attribute, value)) \
-    X(INIT, NO, cuFuncSetCacheConfig, cuFuncSetCacheConfig, 3000, (CUfunction function, int config), (function, config)) \
+    X(LIVE, NO, cuKernelGetName, cuKernelGetName, 12030, (const char **name, CUkernel function), (name, function)) \
+    X(LIVE, NO, cuKernelGetParamInfo, cuKernelGetParamInfo, 12040, (CUkernel kernel, size_t index, size_t *offset, size_t *bytes), (kernel, index, offset, bytes)) \
+    X(LIVE, NO, cuKernelGetAttribute, cuKernelGetAttribute, 12000, (int *value, int attribute, CUkernel kernel, CUdevice device), (value, attribute, kernel, device)) \
+    X(LIVE, NO, cuFuncGetName, cuFuncGetName, 12030, (const char **name, CUfunction function), (name, function)) \
+    X(LIVE, NO, cuFuncGetParamInfo, cuFuncGetParamInfo, 12040, (CUfunction function, size_t index, size_t *offset, size_t *bytes), (function, index, offset, bytes)) \
+    X(LIVE, NO, cuFuncGetModule, cuFuncGetModule, 11000, (CUmodule *module, CUfunction function), (module, function)) \
+    X(LIVE, NO, cuFuncGetAttribute, cuFuncGetAttribute, 2020, (int *value, int attribute, CUfunction function), (value, attribute, function)) \
+    X(LIVE, NO, cuFuncSetAttribute, cuFuncSetAttribute, 9000, (CUfunction function, int attribute, int value), (function, attribute, value)) \
+    X(LIVE, NO, cuFuncSetCacheConfig, cuFuncSetCacheConfig, 3000, (CUfunction function, int config), (function, config)) \
     X(CTX, NO, cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, (int *num_blocks, CUfunction func, int block_size, size_t dynamic_smem_size), (num_blocks, func, block_size, dynamic_smem_size)) \
     X(CTX, SZ, cuLaunchKernel, cuLaunchKernel, 4000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, void **extra), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params, extra)) \
     X(CTX, SZ, cuLaunchKernelEx, cuLaunchKernelEx, 11060, (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), (config, function, params, extra)) \

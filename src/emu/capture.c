@@ -338,8 +338,9 @@ CUresult do_cuStreamEndCapture(CUstream named, CUgraph *graph)
     struct stream *stream = stream_find(named);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     struct capture *capture = stream->capture;
-    if (!graph || !capture) return CUDA_ERROR_INVALID_VALUE;
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
     *graph = NULL;
+    if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
     if (capture->origin != stream) return spoil(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     if (capture->thread != thread_get()->index && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
@@ -485,7 +486,7 @@ CUresult do_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph named, unsign
     struct graph *made = graph_new(HANDLE_EXEC);
     for (unsigned i = 0; i < graph->count; i++) {
         const struct node *from = graph->nodes[i];
-        struct node *node = graph_add(made, op_copy(from->op->context, from->op));
+        struct node *node = graph_add(made, op_copy(context_current(), from->op));
         node->after_count = from->after_count;
         node->after = calloc(from->after_count + 1, sizeof(struct node *));
         assert(node->after);

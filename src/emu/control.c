@@ -149,7 +149,7 @@ CUresult call_enter(enum call call, enum call_kind kind)
     if (kind == CALL_VMM) clock_set(emu.lock_free_ns);
     time_run_until(clock_get());
     if (emu.parked) time_unpark();
-    if (kind == CALL_INIT) return CUDA_SUCCESS;
+    if (kind == CALL_INIT || kind == CALL_VMM) return CUDA_SUCCESS;
     if (kind == CALL_CTX && !context)
         return thread->depth ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     return context ? context->lost : CUDA_SUCCESS;

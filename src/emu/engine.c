@@ -555,15 +555,20 @@ CUresult op_wait(struct op *op)
     return context->lost;
 }
 
+/* Before a query answers "not ready" the device gets on by one event, if nobody else moves the
+ * clock. */
+void time_jump(void)
+{
+    uint64_t next;
+    if (!emu.options.free_running || !time_next(&next)) return;
+    clock_set(next);
+    time_run_until(next);
+}
+
 bool op_is_done(struct op *op)
 {
     if (!op || op->done) return true;
-    if (!emu.options.free_running) return false;
-    uint64_t next;
-    if (time_next(&next)) {
-        clock_set(next);
-        time_run_until(next);
-    }
+    time_jump();
     return op->done;
 }
 

@@ -42,7 +42,7 @@ enum call {
 #undef EMU_CALL_ENUM
         CALL_COUNT
 };
-enum call_kind { CALL_FREE, CALL_INIT, CALL_CTX, CALL_VMM };
+enum call_kind { CALL_FREE, CALL_INIT, CALL_LIVE, CALL_CTX, CALL_VMM };
 
 /* ---- Handles: what programs hold. Never pointers, so that a stale or made-up one is an error, not
  * a crash. ---- */
@@ -79,6 +79,7 @@ struct phys {
     uint64_t id;     /* for findings; never used twice */
     uint64_t bytes, page_bytes;
     int place;
+    bool in_slab; /* a small allocation, which shares a granule with others */
     unsigned references, mappings;
     CUmemAllocationProp prop;
     unsigned char **pages;
@@ -125,10 +126,11 @@ enum translate {
     TRANSLATE_PEEK
 }; /* whose rights are asked for */
 
-struct phys *phys_new(int place, uint64_t bytes, CUresult *error);
+struct phys *phys_new(int place, uint64_t bytes, bool in_slab, CUresult *error);
 void phys_unref(struct phys *phys); /* frees it once nothing refers to it */
 unsigned char *phys_at(struct phys *phys, uint64_t offset, uint64_t *contiguous);
-bool phys_fits(int place, uint64_t bytes);
+uint64_t place_used(int place);
+bool place_fits(int place, uint64_t bytes);
 
 bool spot_find(uint64_t address, uint64_t bytes, unsigned card, int mode, enum translate how,
                struct spot *spot);
@@ -138,6 +140,7 @@ struct mapping *mapping_add(uint64_t address, uint64_t bytes, struct phys *phys)
 void mapping_remove(struct mapping *mapping);
 struct reservation *reservation_new(uint64_t bytes, uint64_t alignment, uint64_t hint, bool plain);
 void reservation_free(struct reservation *reservation);
+bool is_open(const struct mapping *mapping);
 bool right_of(const struct mapping *mapping, unsigned card, int mode);
 struct host_memory *host_memory_at(uint64_t address);
 CUresult memory_alloc(struct context *context, uint64_t bytes, bool async, CUdeviceptr *address);
@@ -329,6 +332,7 @@ bool time_step(void); /* the next event; false: none */
 void time_run_until(uint64_t at_ns);
 bool time_next(uint64_t *at_ns);
 void time_unpark(void);
+void time_jump(void);
 void access_apply(struct access_change *change);
 void engine_close(void);
 struct random *emu_random(void);
@@ -413,7 +417,7 @@ struct emulator {
 
     struct range *reservations, *mappings, *host_memories;
     uint64_t address_cursor, map_generation;
-    uint64_t used_bytes[VP_MAX_CARDS + 1];
+    uint64_t used_bytes[VP_MAX_CARDS + 1], slab_bytes[VP_MAX_CARDS + 1];
     bool peer[VP_MAX_CARDS][VP_MAX_CARDS]; /* [who][whose memory] */
     struct context *primary[VP_MAX_CARDS];
     bool card_lost[VP_MAX_CARDS];

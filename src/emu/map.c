@@ -118,8 +118,11 @@ CUresult do_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                      CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     struct phys *phys = handle_get(HANDLE_PHYS, handle);
-    if (!phys || flags != 0 || offset != 0 || bytes == 0 || bytes != phys->bytes)
+    if (!phys || flags != 0 || bytes == 0 || bytes % emu.machine.granularity_bytes ||
+        offset > phys->bytes || bytes > phys->bytes - offset)
         return CUDA_ERROR_INVALID_VALUE;
+    if (offset != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    if (bytes != phys->bytes) return CUDA_ERROR_INVALID_VALUE;
     struct reservation *reservation = (struct reservation *)range_find(emu.reservations, address);
     if (!reservation || reservation->plain || address % emu.machine.granularity_bytes ||
         bytes > reservation->range.end - address)
@@ -130,33 +133,42 @@ CUresult do_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
     return CUDA_SUCCESS;
 }
 
-/* Whether [address, address + bytes) is whole mappings of cuMemMap one behind the other. */
-static bool is_whole(uint64_t address, uint64_t bytes)
+/* The first mapping that reaches behind `at`, if it begins before `end`. */
+static struct mapping *mapping_from(uint64_t at, uint64_t end)
 {
-    if (bytes == 0 || address + bytes < address) return false;
-    uint64_t at = address, end = address + bytes;
-    while (at < end) {
-        struct mapping *mapping = mapping_at(at);
-        if (!mapping || mapping->owner || mapping->range.start != at || mapping->range.end > end)
-            return false;
-        at = mapping->range.end;
+    struct mapping *mapping = (struct mapping *)range_from(emu.mappings, at);
+    return mapping && mapping->range.start < end ? mapping : NULL;
+}
+
+/* Whether [address, address + bytes) lies in reservations and cuts no mapping. Holes are allowed.
+ */
+static bool cuts_nothing(uint64_t address, uint64_t bytes)
+{
+    if (bytes == 0 || bytes > EMU_ADDRESS_END || address % emu.machine.granularity_bytes ||
+        bytes % emu.machine.granularity_bytes)
+        return false;
+    uint64_t end = address + bytes;
+    for (uint64_t at = address; at < end;) {
+        struct reservation *reservation = (struct reservation *)range_find(emu.reservations, at);
+        if (!reservation || reservation->plain) return false;
+        at = reservation->range.end;
     }
+    for (struct mapping *m = mapping_from(address, end); m; m = mapping_from(m->range.end, end))
+        if (m->range.start < address || m->range.end > end) return false;
     return true;
 }
 
 /* Takes effect at once, as early as the driver may do it. */
 CUresult do_cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
-    if (!is_whole(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    findings_memory_goes(address, address + bytes, false);
-    for (uint64_t at = address; at < address + bytes;) {
-        struct mapping *mapping = mapping_at(at);
-        bool on_card = mapping->phys->place < (int)emu.machine.cards;
-        uint64_t end = mapping->range.end;
+    if (!cuts_nothing(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t end = address + bytes;
+    findings_memory_goes(address, end, false);
+    for (struct mapping *m = mapping_from(address, end); m; m = mapping_from(address, end)) {
+        bool on_card = m->phys->place < (int)emu.machine.cards;
         charge_locked(on_card ? emu.machine.costs.unmap_card : emu.machine.costs.unmap_host,
-                      end - at);
-        mapping_remove(mapping);
-        at = end;
+                      m->range.end - m->range.start);
+        mapping_remove(m);
     }
     return CUDA_SUCCESS;
 }
@@ -171,13 +183,11 @@ struct access_change {
 
 void access_apply(struct access_change *change)
 {
-    for (uint64_t at = change->start; at < change->end;) {
-        struct mapping *mapping = (struct mapping *)range_from(emu.mappings, at);
-        if (!mapping || mapping->range.start >= change->end) break;
-        at = mapping->range.end;
-        if (mapping->serial > change->last_serial) continue; /* made since: not what was meant */
+    for (struct mapping *m = mapping_from(change->start, change->end); m;
+         m = mapping_from(m->range.end, change->end)) {
+        if (m->serial > change->last_serial) continue; /* made since: not what was meant */
         for (unsigned card = 0; card < emu.machine.cards; card++)
-            if (change->flags[card] >= 0) mapping->rights[card] = (uint8_t)change->flags[card];
+            if (change->flags[card] >= 0) m->rights[card] = (uint8_t)change->flags[card];
     }
     emu.map_generation++;
     free(change);
@@ -200,12 +210,10 @@ static CUresult access_check(uint64_t address, uint64_t bytes, const CUmemAccess
         return CUDA_SUCCESS; /* device addresses are no host pointers here */
     if (where->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     if (!card_is_valid(where->id)) return CUDA_ERROR_INVALID_DEVICE;
-    for (uint64_t at = address; at < address + bytes;) {
-        struct mapping *mapping = mapping_at(at);
-        if (desc->flags && !card_reaches((unsigned)where->id, mapping->phys->place))
+    uint64_t end = address + bytes;
+    for (struct mapping *m = mapping_from(address, end); m; m = mapping_from(m->range.end, end))
+        if (desc->flags && !card_reaches((unsigned)where->id, m->phys->place))
             return CUDA_ERROR_INVALID_DEVICE;
-        at = mapping->range.end;
-    }
     flags[where->id] = desc->flags;
     return CUDA_SUCCESS;
 }
@@ -214,24 +222,24 @@ static CUresult access_check(uint64_t address, uint64_t bytes, const CUmemAccess
 static void access_charge(uint64_t address, uint64_t bytes)
 {
     const struct machine_costs *costs = &emu.machine.costs;
-    for (uint64_t at = address; at < address + bytes;) {
-        struct mapping *mapping = mapping_at(at);
-        int place = mapping->phys->place;
+    uint64_t end = address + bytes;
+    for (struct mapping *m = mapping_from(address, end); m; m = mapping_from(m->range.end, end)) {
+        int place = m->phys->place;
         bool on_card = place < (int)emu.machine.cards;
         struct machine_call_cost cost = on_card ? costs->access_card : costs->access_host;
         bool busy = false;
         for (unsigned card = 0; card < emu.machine.cards; card++)
             if (emu.to_host_queued[card] && (!on_card || (int)card == place)) busy = true;
         if (busy && costs->access_busy.base_ns > cost.base_ns) cost = costs->access_busy;
-        charge_locked(cost, mapping->range.end - at);
-        at = mapping->range.end;
+        charge_locked(cost, m->range.end - m->range.start);
     }
 }
 
 CUresult do_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc,
                            size_t count)
 {
-    if (!desc || count == 0 || !is_whole(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    if (!desc || count == 0 || !cuts_nothing(address, bytes) || !mapping_at(address))
+        return CUDA_ERROR_INVALID_VALUE;
     struct access_change change = {address, address + bytes, emu.next_mapping, {0}};
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) change.flags[card] = -1;
     for (size_t i = 0; i < count; i++) {
@@ -261,6 +269,15 @@ CUresult do_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *locat
 }
 
 /* ---- Translation ---- */
+
+/* Whether some card may use it. To copies and attributes what nobody may use is no memory. */
+bool is_open(const struct mapping *mapping)
+{
+    if (mapping->owner) return true;
+    for (unsigned card = 0; card < emu.machine.cards; card++)
+        if (mapping->rights[card]) return true;
+    return false;
+}
 
 bool right_of(const struct mapping *mapping, unsigned card, int mode)
 {

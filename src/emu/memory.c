@@ -10,28 +10,44 @@ static uint64_t place_bytes(int place)
     return place == (int)emu.machine.cards ? emu.machine.host_bytes : emu.machine.hbm_bytes[place];
 }
 
-bool phys_fits(int place, uint64_t bytes)
+/* Small allocations are cut from granules of their own. */
+uint64_t place_used(int place)
 {
-    uint64_t most = place_bytes(place), used = emu.used_bytes[place];
+    return emu.used_bytes[place] +
+           units_round_up(emu.slab_bytes[place], emu.machine.granularity_bytes);
+}
+
+bool place_fits(int place, uint64_t bytes)
+{
+    uint64_t most = place_bytes(place), used = place_used(place);
     return used <= most && bytes <= most - used;
 }
 
-struct phys *phys_new(int place, uint64_t bytes, CUresult *error)
+static uint64_t *account_of(int place, bool in_slab)
+{
+    return in_slab ? &emu.slab_bytes[place] : &emu.used_bytes[place];
+}
+
+struct phys *phys_new(int place, uint64_t bytes, bool in_slab, CUresult *error)
 {
     *error = CUDA_ERROR_OUT_OF_MEMORY;
-    if (!phys_fits(place, bytes)) return NULL;
+    *account_of(place, in_slab) += bytes;
+    bool fits = place_fits(place, 0);
+    *account_of(place, in_slab) -= bytes;
+    if (!fits) return NULL;
     struct phys *phys = calloc(1, sizeof *phys);
     if (!phys) return NULL;
     phys->id = ++emu.next_phys;
     phys->bytes = bytes;
     phys->page_bytes = bytes < EMU_PAGE_BYTES ? bytes : EMU_PAGE_BYTES;
     phys->place = place;
+    phys->in_slab = in_slab;
     phys->pages = calloc(units_div_up(bytes, phys->page_bytes), sizeof *phys->pages);
     if (!phys->pages) {
         free(phys);
         return NULL;
     }
-    emu.used_bytes[place] += bytes;
+    *account_of(place, in_slab) += bytes;
     *error = CUDA_SUCCESS;
     return phys;
 }
@@ -39,7 +55,7 @@ struct phys *phys_new(int place, uint64_t bytes, CUresult *error)
 void phys_unref(struct phys *phys)
 {
     if (phys->references > 0 || phys->mappings > 0) return;
-    emu.used_bytes[phys->place] -= phys->bytes;
+    *account_of(phys->place, phys->in_slab) -= phys->bytes;
     for (uint64_t i = 0; i < units_div_up(phys->bytes, phys->page_bytes); i++) free(phys->pages[i]);
     free(phys->pages);
     free(phys);
@@ -117,9 +133,8 @@ CUresult do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
     if (!handle || flags != 0 || bytes == 0 || bytes % emu.machine.granularity_bytes)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = place_of(prop, &place);
-    if (result == CUDA_SUCCESS) result = capture_forbids();
     if (result != CUDA_SUCCESS) return result;
-    struct phys *phys = phys_new(place, bytes, &result);
+    struct phys *phys = phys_new(place, bytes, false, &result);
     bool on_card = place < (int)emu.machine.cards;
     charge_locked(on_card ? emu.machine.costs.create_card : emu.machine.costs.create_host,
                   phys ? bytes : 0);
@@ -186,9 +201,10 @@ CUresult memory_alloc(struct context *context, uint64_t bytes, bool async, CUdev
 {
     if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     if (bytes > emu.machine.hbm_bytes[context->card]) return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t whole = units_round_up(bytes, ALLOC_ALIGNMENT);
+    bool small = bytes < emu.machine.granularity_bytes;
+    uint64_t whole = units_round_up(bytes, small ? ALLOC_ALIGNMENT : emu.machine.granularity_bytes);
     CUresult result;
-    struct phys *phys = phys_new((int)context->card, whole, &result);
+    struct phys *phys = phys_new((int)context->card, whole, small, &result);
     if (!phys) return result;
     struct reservation *reservation = reservation_new(whole, ALLOC_ALIGNMENT, 0, true);
     if (!reservation) {
@@ -266,7 +282,7 @@ CUresult do_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     unsigned card = context_current()->card;
     if (!free_bytes || !total_bytes) return CUDA_ERROR_INVALID_VALUE;
     *total_bytes = emu.machine.hbm_bytes[card];
-    *free_bytes = emu.machine.hbm_bytes[card] - emu.used_bytes[card];
+    *free_bytes = emu.machine.hbm_bytes[card] - place_used((int)card);
     return CUDA_SUCCESS;
 }
 
@@ -394,7 +410,7 @@ CUresult do_cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
     uint64_t whole = units_round_up(bytes, 4096);
     int host = (int)emu.machine.cards;
     void *at = MAP_FAILED;
-    if (whole >= bytes && phys_fits(host, whole))
+    if (whole >= bytes && place_fits(host, whole))
         at = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     charge_locked(emu.machine.costs.create_host, at == MAP_FAILED ? 0 : bytes);
     if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;

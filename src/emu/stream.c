@@ -91,7 +91,7 @@ CUresult do_cuStreamQuery(CUstream named)
     CUresult result = capture_synchronize(stream);
     if (result != CUDA_SUCCESS) return result;
     charge(emu.machine.costs.query, 0);
-    if (!all_idle(stream) && emu.options.free_running) op_is_done(stream->last);
+    if (!all_idle(stream)) time_jump();
     if (stream->context->lost) return stream->context->lost;
     return all_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -252,6 +252,8 @@ CUresult do_cuEventQuery(CUevent named)
     struct event *event = event_find(named);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
+    CUresult result = capture_forbids();
+    if (result != CUDA_SUCCESS) return result;
     charge(emu.machine.costs.query, 0);
     bool done = op_is_done(event->record);
     if (event->context->lost) return event->context->lost;

@@ -18,15 +18,15 @@ static bool is_pageable(uint64_t address)
     return !address_is_device(address) && !host_memory_at(address);
 }
 
-/* Whether everything that a side names is mapped now, as the driver checks when it is called. */
-static bool side_is_mapped(const struct side *side, uint64_t width, uint64_t height, uint64_t depth)
+/* Whether everything that a side names is memory now, as the driver checks when it is called. */
+static bool side_is_memory(const struct side *side, uint64_t width, uint64_t height, uint64_t depth)
 {
     if (!address_is_device(side->address)) return side->address != 0;
     uint64_t end = side->address + (depth - 1) * side->slice + (height - 1) * side->pitch + width;
     if (end <= side->address) return false;
     for (uint64_t at = side->address; at < end;) {
         struct mapping *mapping = mapping_at(at);
-        if (!mapping) return false;
+        if (!mapping || !is_open(mapping)) return false;
         at = mapping->range.end;
     }
     return true;
@@ -126,8 +126,8 @@ static CUresult transfer(struct copy copy, CUstream named, const char *name, boo
     struct stream *stream = stream_find(named);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
-    if (!side_is_mapped(&copy.from, copy.width, copy.height, copy.depth) ||
-        !side_is_mapped(&copy.to, copy.width, copy.height, copy.depth))
+    if (!side_is_memory(&copy.from, copy.width, copy.height, copy.depth) ||
+        !side_is_memory(&copy.to, copy.width, copy.height, copy.depth))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sync ? capture_synchronize(stream) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) return result;
@@ -323,8 +323,8 @@ CUresult do_cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *
     if (found->legacy || found->per_thread) return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         struct copy copy = linear(dsts[i], srcs[i], sizes[i]);
-        if (sizes[i] == 0 || !side_is_mapped(&copy.from, sizes[i], 1, 1) ||
-            !side_is_mapped(&copy.to, sizes[i], 1, 1))
+        if (sizes[i] == 0 || !side_is_memory(&copy.from, sizes[i], 1, 1) ||
+            !side_is_memory(&copy.to, sizes[i], 1, 1))
             return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = CUDA_SUCCESS;
@@ -355,7 +355,7 @@ static CUresult set_memory(CUdeviceptr to, size_t pitch, uint32_t value, unsigne
     if (height == 1) pitch = row;
     struct side side = {to, pitch, 0};
     if (to % value_bytes || pitch % value_bytes || pitch < row || is_pageable(to) ||
-        !side_is_mapped(&side, row, height, 1))
+        !side_is_memory(&side, row, height, 1))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sync ? capture_synchronize(stream) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) return result;
