@@ -5,8 +5,7 @@ says when something is wrong.
 Usage: test_shim_process.py SHIM FAKE_SHIM RECORDER OLD_DRIVER CLIENT
 
 SHIM is the library itself; FAKE_SHIM the same over a pool that only records. RECORDER and
-OLD_DRIVER stand in for the real driver. CLIENT is linked to libcuda.so.1 and can
-also load it by name."""
+OLD_DRIVER stand in for the real driver. CLIENT is linked to libcuda.so.1; it can load it too."""
 import os
 import shutil
 import subprocess
