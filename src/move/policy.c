@@ -10,6 +10,7 @@ static bool next_mark(struct move *move, struct move_action *action)
     for (unsigned slot = 0; slot < move->order->count; slot++) {
         struct order_stream *stream = move->order->stream[slot];
         if (!stream->mark_wanted || stream->marking) continue;
+        if (stream->key) continue; /* a thread's own default stream, which only it can name */
         uint64_t covers = order_mark_covers(stream);
         if (!covers) continue; /* a call is under way: whoever returns from it records the mark */
         stream->marking = true;

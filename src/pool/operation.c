@@ -427,6 +427,26 @@ CUresult pool_op_enter(struct pool_op *op)
     return result;
 }
 
+/* No other thread can name this thread's default stream: what it does not mark, nobody will. */
+static bool is_own_stream(const struct pool_op *op)
+{
+    return op->stream == CU_STREAM_PER_THREAD;
+}
+
+/* With all marks of such a stream outstanding, waiting takes the place of one more. */
+static void settle_own_stream(struct pool_op *op)
+{
+    vp_pool *pool = op->pool;
+    struct order_stream *stream = pool->order.stream[op->slot];
+    pool_lock(pool);
+    bool full = stream->mark_count == ORDER_MARKS && !stream->capturing;
+    pool_unlock(pool);
+    if (!full || pool->driver->cuStreamSynchronize(op->stream) != CUDA_SUCCESS) return;
+    pool_lock(pool);
+    order_all_done(stream);
+    pool_unlock(pool);
+}
+
 /* Records a mark on the operation's own stream, where one is due. */
 static void mark(struct pool_op *op)
 {
@@ -458,7 +478,8 @@ CUresult pool_op_leave(struct pool_op *op, CUresult result)
         if (pool->record && result == CUDA_SUCCESS) record_op(pool, op);
         order_leave(stream);
         bool wanted = atomic_load_explicit(&stream->mark_wanted, memory_order_relaxed);
-        if (wanted || op->sequence % pool->sample == 0) mark(op);
+        if (is_own_stream(op)) settle_own_stream(op);
+        if (wanted || is_own_stream(op) || op->sequence % pool->sample == 0) mark(op);
     }
     return op->verifying ? verify_end(op, result) : result;
 }

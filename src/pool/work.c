@@ -221,10 +221,7 @@ static void do_mark(vp_pool *pool, const struct move_action *action, struct move
     struct order_mark *mark = order_mark_next(stream);
     CUstream handle = (CUstream)stream->handle;
     CUcontext context = (CUcontext)stream->context;
-    bool foreign =
-        stream->key && handle == CU_STREAM_PER_THREAD; /* only its own thread can name it */
     pool_unlock(pool);
-    if (foreign) return;
     const struct driver *driver = pool->driver;
     CUcontext current = NULL;
     driver->cuCtxGetCurrent(&current);
