@@ -291,6 +291,29 @@ const struct block *segment_block_at(const struct segment *segment, vp_addr addr
     return &segment->blocks[at - 1];
 }
 
+bool segment_reach(const struct segment *segment, vp_addr address, uint32_t *first, uint32_t *last)
+{
+    *first = 0;
+    *last = segment->chunk_count - 1;
+    if (!segment->noted) return true;
+    const struct block *block = segment_block_at(segment, address);
+    if (block) {
+        *first = segment_chunk_at(segment, block->start);
+        *last = segment_chunk_at(segment, block->end - 1);
+        return true;
+    }
+    uint64_t before = address - segment->base, near = BLOCK_SMALL_BYTES - 1;
+    uint32_t low = segment_chunk_at(segment, address - (before < near ? before : near));
+    uint32_t high = segment_chunk_at(segment, address + near);
+    *first = *last = segment_chunk_at(segment, address);
+    if (!segment->chunks[*first].live_bytes) return false;
+    while (*first > low && segment->chunks[*first - 1].live_bytes) (*first)--;
+    while (*last < high && *last + 1 < segment->chunk_count &&
+           segment->chunks[*last + 1].live_bytes)
+        (*last)++;
+    return true;
+}
+
 bool segments_are_valid(const struct segments *segments)
 {
     uint64_t live_pages = 0, live_bytes = 0;

@@ -149,6 +149,10 @@ void segment_note_dead(struct segments *segments, struct segment *segment, vp_ad
 /* The noted block of more than 1 MiB that holds the address; NULL where none does. */
 const struct block *segment_block_at(const struct segment *segment, vp_addr address);
 
+/* The chunks of the live block that holds the address: exactly where the block is on record; a
+ * small one may lie in any live chunk that adjoins. False: nothing lives there. */
+bool segment_reach(const struct segment *segment, vp_addr address, uint32_t *first, uint32_t *last);
+
 /* False when everything that lived at the chunk is dead: its data need not be kept. */
 static inline bool chunk_is_live(const struct chunk *chunk)
 {

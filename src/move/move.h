@@ -87,6 +87,7 @@ enum move_mapping { MOVE_MAPPED_NOWHERE, MOVE_MAPPED_OLD, MOVE_MAPPED_NEW };
 
 struct move_result {
     bool ok;
+    int driver;     /* MARK: what the driver said */
     bool exhausted; /* MAKE: the place has no more memory */
     enum move_mapping mapping;
     uint64_t handle; /* MAKE */

@@ -54,21 +54,20 @@ uint64_t order_mark_covers(const struct order_stream *stream)
 {
     uint64_t returned = atomic_load_explicit(&stream->returned, memory_order_acquire);
     if (returned != stream->entered || stream->marked == returned) return 0;
-    if (stream->mark_count == ORDER_MARKS || stream->ended || stream->capturing) return 0;
-    return returned;
+    return stream->ended || stream->capturing ? 0 : returned;
 }
 
 struct order_mark *order_mark_next(struct order_stream *stream)
 {
-    assert(stream->mark_count < ORDER_MARKS);
-    return &stream->marks[(stream->first_mark + stream->mark_count) % ORDER_MARKS];
+    unsigned behind = stream->mark_count < ORDER_MARKS ? stream->mark_count : ORDER_MARKS - 1;
+    return &stream->marks[(stream->first_mark + behind) % ORDER_MARKS];
 }
 
 void order_mark_recorded(struct order_stream *stream, uint64_t covers)
 {
     assert(covers > stream->marked && covers <= stream->entered);
     order_mark_next(stream)->covers = covers;
-    stream->mark_count++;
+    if (stream->mark_count < ORDER_MARKS) stream->mark_count++;
     stream->marked = covers;
     stream->mark_wanted = false;
 }
@@ -78,10 +77,11 @@ struct order_mark *order_mark_oldest(struct order_stream *stream)
     return stream->mark_count ? &stream->marks[stream->first_mark] : NULL;
 }
 
-void order_mark_passed(struct order_stream *stream)
+void order_mark_passed(struct order_stream *stream, uint64_t covers)
 {
     struct order_mark *mark = order_mark_oldest(stream);
-    assert(mark && mark->covers >= stream->done);
+    if (!mark || mark->covers != covers) return;
+    assert(covers >= stream->done);
     stream->done = mark->covers;
     stream->first_mark = (stream->first_mark + 1) % ORDER_MARKS;
     stream->mark_count--;

@@ -21,7 +21,7 @@
 #include "vrampool.h"
 
 enum {
-    ORDER_MARKS = 64,     /* outstanding marks of one stream; more are not recorded */
+    ORDER_MARKS = 64,     /* outstanding marks of one stream; then the newest moves on */
     ORDER_STREAMS = 1024, /* streams alive or with work unfinished at once */
     ORDER_USES = 4,       /* streams remembered for one user of memory */
 };
@@ -33,7 +33,8 @@ struct order_mark {
 
 struct order_stream {
     void *handle;  /* the program's stream */
-    uint64_t key;  /* tells per-thread default streams of different threads apart, and contexts */
+    uint64_t key;  /* the thread whose default stream it is, or 0; only that thread can name it, so
+                      it records a mark behind each of its operations */
     void *context; /* where its work runs; NULL: the handle alone says it */
     bool ended;    /* destroyed by the program; the slot goes when its work is done */
     bool capturing;
@@ -82,17 +83,19 @@ static inline void order_leave(struct order_stream *stream)
     atomic_fetch_add_explicit(&stream->returned, 1, memory_order_release);
 }
 
-/* The operation a mark recorded now would cover up to, or 0: nothing new, one is under way, the
- * ring is full, or the stream captures. */
+/* The operation a mark recorded now would cover up to, or 0: nothing new, one is under way, or the
+ * stream captures. */
 uint64_t order_mark_covers(const struct order_stream *stream);
 
-/* The ring slot whose event is to be recorded next. Then, once recorded, order_mark_recorded. */
+/* The ring slot whose event is to be recorded next: a new mark, or where the ring is full the
+ * newest one again. Then, once recorded, order_mark_recorded. */
 struct order_mark *order_mark_next(struct order_stream *stream);
 void order_mark_recorded(struct order_stream *stream, uint64_t covers);
 
-/* The oldest outstanding mark, or NULL; and: it has come to pass. */
+/* The oldest outstanding mark, or NULL; and: it has come to pass, if it still is the oldest, and
+ * was not recorded again meanwhile to cover more. */
 struct order_mark *order_mark_oldest(struct order_stream *stream);
-void order_mark_passed(struct order_stream *stream);
+void order_mark_passed(struct order_stream *stream, uint64_t covers);
 
 /* Nothing of this stream is unfinished any more (it was synchronised, or its context is gone). */
 void order_all_done(struct order_stream *stream);

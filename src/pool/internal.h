@@ -101,6 +101,8 @@ struct vp_pool {
     struct verify_past past[8];
     uint32_t past_count;
     bool lost; /* the context is gone: nothing more is moved */
+    CUresult lost_with;
+    unsigned mark_failures; /* in a row */
 
     pthread_t mover;
     bool mover_runs, stopping;
@@ -142,7 +144,13 @@ vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context) VP_MUST_U
 vp_status pool_open_stepped(const struct driver *driver, const vp_options *options,
                             const struct pool_edge *edge, vp_pool **pool) VP_MUST_USE;
 
-/* work.c: finds out what has finished, and carries out one action; lock held, let go in between.
+/* work.c: records a mark on a stream, in the current context. Lock not held; `marking` is set. */
+CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream stream);
+
+/* Waits for all work of a stream that is about to end or that cannot be marked. */
+void pool_drain_stream(vp_pool *pool, CUstream stream);
+
+/* Finds out what has finished, and carries out one action; lock held, let go in between.
  * False: there was nothing to do. */
 bool pool_work(vp_pool *pool);
 

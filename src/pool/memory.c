@@ -293,22 +293,17 @@ void pool_stream_ends(vp_pool *pool, CUstream handle)
         if (mark) { /* the last mark: none can be recorded later */
             stream->marking = true;
             pool_unlock(pool);
-            CUresult done = CUDA_SUCCESS;
-            if (!mark->event)
-                done =
-                    pool->driver->cuEventCreate((CUevent *)&mark->event, CU_EVENT_DISABLE_TIMING);
-            if (done == CUDA_SUCCESS)
-                done = pool->driver->cuEventRecord((CUevent)mark->event, handle);
-            if (done != CUDA_SUCCESS) pool->driver->cuStreamSynchronize(handle);
+            CUresult done = pool_record_mark(pool, mark, handle);
+            if (done != CUDA_SUCCESS) pool_drain_stream(pool, handle);
             pool_lock(pool);
             stream->marking = false;
             if (done == CUDA_SUCCESS)
                 order_mark_recorded(stream, covers);
             else
                 order_all_done(stream);
-        } else if (stream->marked < stream->entered) { /* the ring is full */
+        } else if (stream->marked < stream->entered) { /* it captures */
             pool_unlock(pool);
-            pool->driver->cuStreamSynchronize(handle);
+            pool_drain_stream(pool, handle);
             pool_lock(pool);
             order_all_done(stream);
         }
@@ -328,7 +323,10 @@ void pool_context_ends(vp_pool *pool, CUcontext context)
         order_end(&pool->order, slot);
     }
     for (unsigned card = 0; card < pool->cards; card++)
-        if (pool->context[card] == context) pool->lost = true; /* the mover's streams go with it */
+        if (pool->context[card] == context) { /* the mover's streams go with it */
+            pool->lost = true;
+            pool->lost_with = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        }
     pool_unlock(pool);
 }
 

@@ -148,18 +148,8 @@ static void add_segment(struct pool_op *op, struct segment *segment)
 /* A pointer: to the block it points into. One to dead memory touches nothing. */
 static void resolve_pointer(struct pool_op *op, struct segment *segment, vp_addr address)
 {
-    if (!segment->noted) {
-        add_segment(op, segment);
-        return;
-    }
-    const struct block *block = segment_block_at(segment, address);
-    if (block) {
-        add_touch(op, segment, segment_chunk_at(segment, block->start),
-                  segment_chunk_at(segment, block->end - 1));
-        return;
-    }
-    uint32_t chunk = segment_chunk_at(segment, address);
-    if (segment->chunks[chunk].live_bytes) add_touch(op, segment, chunk, chunk);
+    uint32_t first, last;
+    if (segment_reach(segment, address, &first, &last)) add_touch(op, segment, first, last);
 }
 
 static void resolve_range(struct pool_op *op, vp_addr address, uint64_t bytes)
@@ -306,8 +296,9 @@ static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
     pool->holds++;
     pool->sample = SAMPLE_SPILLING;
     pool->hold_ns += pool_now_ns(pool) - began;
-    if (*verdict == MOVE_HELD) move_abandon(&pool->move, &op->request);
-    return CUDA_SUCCESS;
+    if (*verdict != MOVE_HELD) return CUDA_SUCCESS;
+    move_abandon(&pool->move, &op->request);
+    return pool->lost_with;
 }
 
 /* The event that tells of a wait's end; NULL when it has ended. Lock held. */
@@ -394,7 +385,8 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     prepare_capture(op);
     if (!all_ready(op)) {
         enum move_verdict verdict = move_admit(&pool->move, &op->request);
-        if (verdict == MOVE_HELD) hold(op, &verdict);
+        CUresult lost = verdict == MOVE_HELD ? hold(op, &verdict) : CUDA_SUCCESS;
+        if (lost != CUDA_SUCCESS) return lost;
         if (verdict == MOVE_REFUSED) return refuse(op);
         for (unsigned i = 0; i < op->request.wait_count; i++) {
             CUevent event = event_of(pool, &op->request.waits[i]);
@@ -433,25 +425,10 @@ static bool is_own_stream(const struct pool_op *op)
     return op->stream == CU_STREAM_PER_THREAD;
 }
 
-/* With all marks of such a stream outstanding, waiting takes the place of one more. */
-static void settle_own_stream(struct pool_op *op)
-{
-    vp_pool *pool = op->pool;
-    struct order_stream *stream = pool->order.stream[op->slot];
-    pool_lock(pool);
-    bool full = stream->mark_count == ORDER_MARKS && !stream->capturing;
-    pool_unlock(pool);
-    if (!full || pool->driver->cuStreamSynchronize(op->stream) != CUDA_SUCCESS) return;
-    pool_lock(pool);
-    order_all_done(stream);
-    pool_unlock(pool);
-}
-
 /* Records a mark on the operation's own stream, where one is due. */
 static void mark(struct pool_op *op)
 {
     vp_pool *pool = op->pool;
-    const struct driver *driver = pool->driver;
     pool_lock(pool);
     struct order_stream *stream = pool->order.stream[op->slot];
     uint64_t covers = stream->marking ? 0 : order_mark_covers(stream);
@@ -459,13 +436,13 @@ static void mark(struct pool_op *op)
     if (next) stream->marking = true;
     pool_unlock(pool);
     if (!next) return;
-    CUresult done = CUDA_SUCCESS;
-    if (!next->event)
-        done = driver->cuEventCreate((CUevent *)&next->event, CU_EVENT_DISABLE_TIMING);
-    if (done == CUDA_SUCCESS) done = driver->cuEventRecord((CUevent)next->event, op->stream);
+    CUresult done = pool_record_mark(pool, next, op->stream);
+    bool drained = done != CUDA_SUCCESS && is_own_stream(op);
+    if (drained) pool_drain_stream(pool, op->stream);
     pool_lock(pool);
     stream->marking = false;
     if (done == CUDA_SUCCESS) order_mark_recorded(stream, covers);
+    if (drained) order_all_done(stream);
     pool_unlock(pool);
 }
 
@@ -478,7 +455,6 @@ CUresult pool_op_leave(struct pool_op *op, CUresult result)
         if (pool->record && result == CUDA_SUCCESS) record_op(pool, op);
         order_leave(stream);
         bool wanted = atomic_load_explicit(&stream->mark_wanted, memory_order_relaxed);
-        if (is_own_stream(op)) settle_own_stream(op);
         if (wanted || is_own_stream(op) || op->sequence % pool->sample == 0) mark(op);
     }
     return op->verifying ? verify_end(op, result) : result;

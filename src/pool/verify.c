@@ -87,6 +87,7 @@ CUresult verify_end(struct pool_op *op, CUresult result)
         if (result != CUDA_SUCCESS) {
             report(op, result);
             pool->lost = true;
+            pool->lost_with = result;
         } else {
             hide(pool, op);
         }

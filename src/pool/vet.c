@@ -75,7 +75,6 @@ static struct vet_slot *take_slot(vp_pool *pool)
 static uint64_t bytes_worth_looking_at(vp_pool *pool, struct segment *segment, vp_addr address,
                                        vp_addr *start)
 {
-    vp_addr end = segment->base + segment->bytes;
     *start = segment->base;
     uint64_t size = segment->bytes;
     const struct block *block = segment->noted ? segment_block_at(segment, address) : NULL;
@@ -83,6 +82,10 @@ static uint64_t bytes_worth_looking_at(vp_pool *pool, struct segment *segment, v
         *start = block->start;
         size = block->end - block->start;
     } else if (segment->noted) { /* a small block: nobody knows how small */
+        uint32_t first, last;
+        if (!segment_reach(segment, address, &first, &last)) return 0;
+        const struct chunk *chunk = &segment->chunks[last];
+        vp_addr end = chunk_address(chunk) + chunk_bytes(&pool->segments, chunk);
         *start = address;
         size = end - address < MIB ? end - address : MIB;
     } else if (segment->slab && !slab_block_at(segment->slab, address, start, &size)) {

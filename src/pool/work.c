@@ -9,7 +9,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { TRIES = 8 }; /* of a map call that the driver refuses for the moment */
+enum {
+    TRIES = 8,       /* of a call that the driver refuses for the moment */
+    MARK_TRIES = 64, /* marks in a row that cannot be recorded */
+};
 
 static const uint64_t idle_wait_ns = 20 * 1000 * 1000, busy_wait_ns = 50 * 1000;
 
@@ -214,25 +217,49 @@ static void do_unmap(vp_pool *pool, const struct move_action *action, struct mov
         result->mapping = MOVE_MAPPED_NEW;
 }
 
+CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream stream)
+{
+    const struct driver *driver = pool->driver;
+    bool fresh = !mark->event;
+    CUevent event = (CUevent)mark->event;
+    CUresult result = CUDA_SUCCESS;
+    if (fresh) result = driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) return result;
+    result = driver->cuEventRecord(event, stream);
+    if (result == CUDA_SUCCESS)
+        mark->event = event;
+    else if (fresh) /* it may be of the wrong context for this stream: the next one tries anew */
+        driver->cuEventDestroy_v2(event);
+    return result;
+}
+
+void pool_drain_stream(vp_pool *pool, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned tries = 0; tries < TRIES; tries++) {
+        result = pool->driver->cuStreamSynchronize(stream);
+        if (result != CUDA_SUCCESS) result = pool->driver->cuCtxSynchronize();
+        if (result == CUDA_SUCCESS) return;
+    }
+    log_error("a stream cannot be waited for: %s", driver_error_name(pool->driver, result));
+}
+
 static void do_mark(vp_pool *pool, const struct move_action *action, struct move_result *result)
 {
     pool_lock(pool);
     struct order_stream *stream = pool->order.stream[action->slot];
     struct order_mark *mark = order_mark_next(stream);
     CUstream handle = (CUstream)stream->handle;
-    CUcontext context = (CUcontext)stream->context;
+    CUcontext context = (CUcontext)stream->context; /* NULL: only one card computes */
+    if (!context) context = pool->context[__builtin_ctz(pool->computes)];
     pool_unlock(pool);
     const struct driver *driver = pool->driver;
     CUcontext current = NULL;
     driver->cuCtxGetCurrent(&current);
-    bool elsewhere = context && current != context; /* without a context the handle says where */
-    if (elsewhere) driver->cuCtxSetCurrent(context);
-    CUresult done = CUDA_SUCCESS;
-    if (!mark->event)
-        done = driver->cuEventCreate((CUevent *)&mark->event, CU_EVENT_DISABLE_TIMING);
-    if (done == CUDA_SUCCESS) done = driver->cuEventRecord((CUevent)mark->event, handle);
-    result->ok = done == CUDA_SUCCESS;
-    if (elsewhere) driver->cuCtxSetCurrent(current);
+    if (current != context) driver->cuCtxSetCurrent(context);
+    result->driver = pool_record_mark(pool, mark, handle);
+    result->ok = result->driver == CUDA_SUCCESS;
+    if (current != context) driver->cuCtxSetCurrent(current);
 }
 
 static void carry_out(vp_pool *pool, const struct move_action *action, struct move_result *result)
@@ -262,15 +289,20 @@ static void lose(vp_pool *pool, CUresult result)
         log_error("the device reports %s: nothing is moved any more",
                   driver_error_name(pool->driver, result));
     pool->lost = true;
+    pool->lost_with = result;
 }
 
-/* Asks for one event without the lock; true when it has come to pass. */
+/* Asks for one event without the lock; true when it has come to pass. An error that stays is that
+ * of a lost context. */
 static bool has_passed(vp_pool *pool, CUevent event)
 {
+    CUresult result;
+    unsigned tries = 0;
     pool_unlock(pool);
-    CUresult result = pool->driver->cuEventQuery(event);
+    do result = pool->driver->cuEventQuery(event);
+    while (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && ++tries < TRIES);
     pool_lock(pool);
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) lose(pool, result);
+    if (tries == TRIES) lose(pool, result);
     return result == CUDA_SUCCESS;
 }
 
@@ -292,9 +324,9 @@ static bool poll_stream(vp_pool *pool, struct order_stream *stream)
     bool any = false;
     struct order_mark *mark;
     while ((mark = order_mark_oldest(stream)) != NULL) {
+        uint64_t covers = mark->covers;
         if (!has_passed(pool, (CUevent)mark->event)) break;
-        if (order_mark_oldest(stream) != mark) break; /* the stream was settled meanwhile */
-        order_mark_passed(stream);
+        order_mark_passed(stream, covers);
         any = true;
     }
     return any;
@@ -317,6 +349,13 @@ static bool poll(vp_pool *pool)
     return any;
 }
 
+/* A lost context shows by marks too: without one there may be no event to ask for. */
+static void count_mark(vp_pool *pool, const struct move_result *result)
+{
+    pool->mark_failures = result->ok ? 0 : pool->mark_failures + 1;
+    if (pool->mark_failures == MARK_TRIES) lose(pool, result->driver);
+}
+
 bool pool_work(vp_pool *pool)
 {
     bool any = poll(pool);
@@ -327,6 +366,7 @@ bool pool_work(vp_pool *pool)
         carry_out(pool, &action, &result);
         pool_lock(pool);
         move_done(&pool->move, &action, &result);
+        if (action.kind == MOVE_DO_MARK) count_mark(pool, &result);
         any = true;
     }
     if (any) pool_wake(pool);

@@ -19,6 +19,8 @@ void sim_fail(const char *format, ...)
     printf("seed %" PRIu64 ": ", sim.seed);
     vprintf(format, args);
     va_end(args);
+    struct emu_findings findings = emu_findings();
+    if (findings.first[0] && !sim.card_lost) printf("; before: %s", findings.first);
     printf("\n");
     fflush(stdout);
     _exit(1);

@@ -213,8 +213,9 @@ struct sim {
     bool injecting; /* driver calls may fail */
     bool injected;  /* one has */
     bool card_lost;
-    bool done;   /* the mover may stop */
-    bool locked; /* the pool's lock */
+    bool done;        /* the mover may stop */
+    bool locked;      /* the pool's lock, */
+    uint64_t lock_ns; /* let go last at this time */
     uint64_t steps, progress_step;
     unsigned burst_left;
     enum sim_call burst_call, burst_other;
@@ -283,7 +284,7 @@ unsigned streams_pick(struct thread *thread);
 void streams_make(struct thread *thread);
 void streams_destroy_one(struct thread *thread);
 void streams_wait(unsigned stream,
-                 unsigned other); /* work on `stream` comes after that of `other` */
+                  unsigned other); /* work on `stream` comes after that of `other` */
 void streams_record(unsigned stream);
 void streams_synchronize(unsigned stream);
 
