@@ -75,15 +75,26 @@ void shim_settings_read(void)
 
 /* ---- The end ---- */
 
-/* Says what has been; gives nothing back, since the driver may be shutting down already. */
-static void report(void)
+static bool ever_open, ending; /* under `opening`, but for the exit handler, which is alone */
+
+/* Says what has been. Of several pools one after the other, the last one's report stays. */
+static void report(vp_pool *pool)
 {
-    vp_pool *pool = shim_pool();
-    if (!pool) return;
-    pool_flush_record(pool);
     if (shim_settings.report && vp_report(pool, shim_settings.report) != VP_OK)
         log_error("the report could not be written to %s", shim_settings.report);
     if (log_get_level() != LOG_QUIET) pool_log_summary(pool);
+}
+
+/* Gives nothing back: the driver may be shutting down already, and other exit handlers come after.
+ */
+static void at_exit(void)
+{
+    vp_pool *pool = shim_pool();
+    ending = true;
+    if (pool)
+        report(pool);
+    else if (shim_settings.report && !ever_open && !atomic_load(&hopeless))
+        log_warn("no report: the program took no memory from the pool");
 }
 
 static void in_child(void)
@@ -95,7 +106,7 @@ static void in_child(void)
 void shim_state_initialised(void)
 {
     if (atomic_exchange(&initialised, true)) return;
-    if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(report) != 0)
+    if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(at_exit) != 0)
         log_warn("out of memory: no report at exit, and a fork would share the pool");
 }
 
@@ -120,6 +131,7 @@ static void open_pool(void)
     vp_status status = pool_open(&shim_driver, &shim_settings.options, &pool);
     if (status == VP_OK) {
         standing_on = current_context();
+        ever_open = true;
         atomic_store_explicit(&shim_open_pool, pool, memory_order_release);
         return;
     }
@@ -141,15 +153,15 @@ vp_pool *shim_pool_wanted(void)
 }
 
 /* With several cards that compute, the others' data lives on: then the pool is told, and only it.
- */
+ * So it is at exit, when what it had to say is said. */
 void shim_pool_context_ends(CUcontext context)
 {
     pthread_mutex_lock(&opening);
     vp_pool *pool = shim_pool();
-    if (pool && (context != standing_on || shim_settings.visible > 1)) {
+    if (pool && (ending || context != standing_on || shim_settings.visible > 1)) {
         pool_context_ends(pool, context);
     } else if (pool) {
-        report();
+        report(pool);
         atomic_store(&shim_open_pool, NULL);
         vp_close(pool);
     }

@@ -106,6 +106,20 @@ class Programs(unittest.TestCase):
             self.assertTrue(os.path.exists(report))
 
 
+    def test_a_context_released_at_exit_is_not_reported_twice(self):
+        done = client("late", "init", "retain", "context", "alloc")
+        self.assertEqual(done.stdout, "init 0\nretain 0\nalloc 0 pool\nrelease 0\n")
+        self.assertEqual(done.stderr, "fake summary\n")
+
+    def test_without_a_pool_there_is_no_report_and_a_word_about_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report.json")
+            done = client("init", "count", VRAMPOOL_REPORT=report)
+            self.assertFalse(os.path.exists(report))
+            self.assertIn("no report", done.stderr)
+            self.assertEqual(client("version", VRAMPOOL_REPORT=report).stderr, "")
+
+
 class Troubles(unittest.TestCase):
     def check_no_driver(self, done, *named):
         self.assertEqual(done.stdout, "init 100\nversion 0 0\nerror 0 CUDA_ERROR_NO_DEVICE\n"

@@ -23,6 +23,8 @@ CUresult cuGetErrorName(CUresult error, const char **text);
 CUresult cuDeviceGetCount(int *count);
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes);
 CUresult cuMemFree_v2(CUdeviceptr address);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 
 static void *library;
 
@@ -56,6 +58,12 @@ static void fork_and_alloc(void)
     waitpid(child, &status, 0);
     printf("child ended %d\n", status);
     alloc("parent");
+}
+
+/* Runs after the shim's own exit handler. */
+static void release_late(void)
+{
+    printf("release %d\n", CALL(cuDevicePrimaryCtxRelease_v2)(0));
 }
 
 static void *first_call(void *start)
@@ -108,6 +116,11 @@ static void step(const char *name)
         printf("free %d\n", CALL(cuMemFree_v2)(0));
     } else if (strcmp(name, "fork") == 0) {
         fork_and_alloc();
+    } else if (strcmp(name, "late") == 0) {
+        atexit(release_late);
+    } else if (strcmp(name, "retain") == 0) {
+        CUcontext context;
+        printf("retain %d\n", CALL(cuDevicePrimaryCtxRetain)(&context, 0));
     } else if (strcmp(name, "threads") == 0) {
         call_from_threads();
     } else if (strcmp(name, "maps") == 0) {
