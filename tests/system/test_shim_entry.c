@@ -63,6 +63,17 @@ static void versions_choose_the_form(void **state)
     assert_ptr_not_equal(ask("cuMemAlloc", 3020, DEFAULT), real_function("cuMemAlloc_v2"));
 }
 
+/* This driver answers with a form that by the versions of real drivers it should not know yet: what
+ * it gives is what counts. */
+static void the_answer_goes_before_the_version(void **state)
+{
+    CUresult (*advise)(CUdeviceptr, size_t, int, CUmemLocation) =
+        (CUresult(*)(CUdeviceptr, size_t, int, CUmemLocation))ask("cuMemAdvise", 8000, DEFAULT);
+    assert_ptr_not_equal(advise, real_function("cuMemAdvise_v2"));
+    assert_int_equal(advise(8, 8, 1, (CUmemLocation){0}), CUDA_SUCCESS);
+    assert_string_equal(last_name(), "cuMemAdvise_v2");
+}
+
 static void what_is_not_wrapped_is_the_drivers(void **state)
 {
     assert_ptr_equal(ask("cuEventQuery", 12000, DEFAULT), real_function("cuEventQuery"));
@@ -128,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_stream_chooses_the_form),
         cmocka_unit_test(versions_choose_the_form),
+        cmocka_unit_test(the_answer_goes_before_the_version),
         cmocka_unit_test(what_is_not_wrapped_is_the_drivers),
         cmocka_unit_test(it_answers_for_itself),
         cmocka_unit_test(unknown_functions_are_told_by_version),
