@@ -44,11 +44,16 @@ void edge_yield(void)
 
 /* ---- Hooks ---- */
 
+static void catch_up(uint64_t at_ns)
+{
+    uint64_t now_ns = emu_now_ns();
+    if (now_ns < at_ns) emu_advance_ns(at_ns - now_ns);
+}
+
 /* Who takes the lock knows what was done under it before: its clock cannot be behind. */
 static void take(void)
 {
-    uint64_t now_ns = emu_now_ns();
-    if (now_ns < sim.lock_ns) emu_advance_ns(sim.lock_ns - now_ns);
+    catch_up(sim.lock_ns);
     sim.locked = true;
 }
 
@@ -166,6 +171,7 @@ static void before_call(enum sim_call call)
     if (sim.locked) sim_fail("the pool calls %s under its lock", call_names[call]);
     step();
     switch_at(sim.profile.switch_percent);
+    catch_up(emu_device_ns()); /* others have run meanwhile: the call is made now, not earlier */
     sim.coverage.called[call]++;
     if (!fails(call)) return;
     CUresult error = pick_error(call);

@@ -16,7 +16,8 @@ void sim_fail(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    printf("seed %" PRIu64 ": ", sim.seed);
+    if (sim.trace && sim.pool) world_dump();
+    printf("seed %" PRIu64 ", thread %u: ", sim.seed, fiber_current());
     vprintf(format, args);
     va_end(args);
     struct emu_findings findings = emu_findings();

@@ -173,3 +173,26 @@ void world_check_findings(void)
     struct emu_findings findings = emu_findings();
     sim_fail("the emulator found: %s", findings.first);
 }
+
+/* What is where, for people who look at a failure. */
+void world_dump(void)
+{
+    list_each(node, &sim.pool->segments.all)
+    {
+        const struct segment *segment = list_entry(node, struct segment, all);
+        printf("  segment %#" PRIx64 ": %s, %" PRIu64 " pages, owner %u%s%s%s%s\n", segment->base,
+               segment->state == SEGMENT_LIVE ? "live" : "not live", segment->pages,
+               segment->generation, segment->noted ? ", noted" : "", segment->slab ? ", slab" : "",
+               segment->has_prior ? ", used by its last owner" : "",
+               segment->table ? ", table" : "");
+        for (uint32_t i = 0; i < segment->chunk_count; i++) {
+            const struct chunk *chunk = &segment->chunks[i];
+            vp_addr address = segment->base + ((uint64_t)i << segment->chunk_shift);
+            if (chunk->state == CHUNK_EMPTY) continue;
+            printf("    %#" PRIx64 ": %s in place %d, mapped to place %d, %" PRIu64 " bytes live\n",
+                   address, move_state_name((enum chunk_state)chunk->state),
+                   chunk->frame ? (int)chunk->frame->place : -1, emu_place(address),
+                   chunk->live_bytes);
+        }
+    }
+}
