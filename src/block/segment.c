@@ -95,7 +95,6 @@ static struct segment *find_bare(struct segments *segments, uint64_t pages)
 /* Cuts a bare range into chunks for `pages` pages. */
 static void cut(struct segments *segments, struct segment *segment, uint64_t pages)
 {
-    if (segment->pages != pages) segment->guarded = false;
     segment->pages = pages;
     segment->chunk_shift =
         segments->space->page_shift + (unsigned)__builtin_ctz(segments->chunk_pages);

@@ -72,6 +72,7 @@ struct segment {
     uint64_t bytes;       /* as asked for */
     uint64_t pages;       /* of the chunks together */
     uint64_t range_pages; /* of the address range, without the guard page behind `pages` */
+    uint64_t guard_pages; /* the guard page is mapped so many pages behind base; 0: nowhere */
     uint64_t live_bytes;  /* in live blocks */
     uint32_t card;        /* whose kernels it is for */
     uint32_t chunk_shift; /* log2 of bytes of a chunk */
@@ -89,7 +90,6 @@ struct segment {
     bool read_mostly; /* advised */
     bool captured;    /* part of a captured graph: never moves */
     bool has_prior;
-    bool guarded;      /* its guard page is mapped, at base + pages */
     int32_t preferred; /* place advised, or -1 */
     struct chunk *chunks;
     struct order_uses uses, prior;
@@ -122,8 +122,8 @@ void segments_create(struct segments *segments, struct space *space, struct orde
 void segments_destroy(struct segments *segments);
 
 /* Makes a live segment of bytes for `card`: one that rests with the same size, else a bare range,
- * else a new one. VP_NO_ADDRESSES, VP_NO_HOST_MEMORY. Where segment->guarded is false the caller
- * maps the guard. */
+ * else a new one. VP_NO_ADDRESSES, VP_NO_HOST_MEMORY. Where segment->guard_pages is not
+ * segment->pages the caller moves the guard. */
 vp_status segment_take(struct segments *segments, unsigned card, uint64_t bytes,
                        struct segment **segment) VP_MUST_USE;
 

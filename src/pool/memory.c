@@ -35,6 +35,21 @@ static void explain_refusal(vp_pool *pool, uint64_t bytes)
               units_format_size(total_pages(pool) * pool->page_bytes, total, sizeof total), places);
 }
 
+/* Maps the guard behind a segment; that of the size it had before goes. Lock not held. */
+static CUresult move_guard(vp_pool *pool, struct segment *segment)
+{
+    uint64_t bytes = pool->page_bytes;
+    if (segment->guard_pages) {
+        CUresult result = pool_unmap(pool, segment->base + segment->guard_pages * bytes, bytes);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    segment->guard_pages = 0;
+    CUresult result = pool_map(pool, segment->base + segment->pages * bytes, bytes,
+                               pool->guard_handle, pool->move.home[segment->card]);
+    if (result == CUDA_SUCCESS) segment->guard_pages = segment->pages;
+    return result;
+}
+
 /* A live segment, with a guard behind it; lock held, let go while the guard is mapped. */
 static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes,
                               struct segment **segment)
@@ -51,17 +66,13 @@ static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes,
     }
     struct segment *taken = *segment;
     table_clear(taken);
-    if (taken->guarded || !pool->guard_handle) return VP_OK;
-    taken->guarded = true;
-    vp_addr at = taken->base + taken->pages * pool->page_bytes;
+    if (taken->guard_pages == taken->pages || !pool->guard_handle) return VP_OK;
     pool_unlock(pool);
-    CUresult result =
-        pool_map(pool, at, pool->page_bytes, pool->guard_handle, pool->move.home[card]);
+    CUresult result = move_guard(pool, taken);
     pool_lock(pool);
     if (result == CUDA_SUCCESS) return VP_OK;
     log_error("cannot map the guard behind an allocation: %s",
               driver_error_name(pool->driver, result));
-    taken->guarded = false;
     segment_rest(&pool->segments, taken);
     return VP_DRIVER;
 }

@@ -379,8 +379,8 @@ static void unmap_segment(vp_pool *pool, struct segment *segment)
                       chunk->state == CHUNK_LEAVING;
         if (mapped) pool_unmap(pool, chunk_address(chunk), chunk_bytes(&pool->segments, chunk));
     }
-    if (segment->guarded)
-        pool_unmap(pool, segment->base + segment->pages * pool->page_bytes, pool->page_bytes);
+    if (segment->guard_pages)
+        pool_unmap(pool, segment->base + segment->guard_pages * pool->page_bytes, pool->page_bytes);
     table_clear(segment);
     free(segment->slab);
 }
