@@ -125,7 +125,7 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segment->bytes = segment->live_bytes = bytes;
     segment->generation++;
     segment->id = segments->next_id++;
-    segment->noted = segment->loose = segment->captured = false;
+    segment->noted = segment->unlisted = segment->loose = segment->captured = false;
     segment->preferred = -1;
     segment->block_count = 0;
     segment_set_prior(segments, segment);
@@ -232,7 +232,10 @@ static void add_block(struct segments *segments, struct segment *segment, vp_add
     if (segment->block_count == segment->block_room) {
         uint32_t room = segment->block_room ? 2 * segment->block_room : 4;
         struct block *wider = realloc(segment->blocks, room * sizeof *wider);
-        if (!wider) return; /* the block goes unnamed in traces; nothing else depends on it */
+        if (!wider) {
+            segment->unlisted = true;
+            return;
+        }
         segment->blocks = wider;
         segment->block_room = room;
     }
@@ -241,6 +244,18 @@ static void add_block(struct segments *segments, struct segment *segment, vp_add
             (segment->block_count - at) * sizeof *segment->blocks);
     segment->blocks[at] = (struct block){start, start + bytes, segments->next_id++};
     segment->block_count++;
+}
+
+/* Takes the block that starts there off the list; false: none does. */
+static bool remove_block(struct segment *segment, vp_addr start, uint64_t *bytes)
+{
+    uint32_t at = block_index(segment, start);
+    if (at == 0 || segment->blocks[at - 1].start != start) return false;
+    *bytes = segment->blocks[at - 1].end - start;
+    memmove(&segment->blocks[at - 1], &segment->blocks[at],
+            (segment->block_count - at) * sizeof *segment->blocks);
+    segment->block_count--;
+    return true;
 }
 
 /* Clips a note to the segment; false when nothing is left of it. */
@@ -265,22 +280,18 @@ void segment_note_alive(struct segments *segments, struct segment *segment, vp_a
     count_chunks(segment, start, bytes, 1);
     segment->live_bytes += bytes;
     segments_count_live(segments, (int64_t)bytes);
-    if (bytes > BLOCK_SMALL_BYTES) add_block(segments, segment, start, bytes);
+    add_block(segments, segment, start, bytes);
 }
 
 void segment_note_dead(struct segments *segments, struct segment *segment, vp_addr start,
                        uint64_t bytes)
 {
     if (!segment->noted || !clip(segments, segment, start, &bytes)) return;
+    if (!remove_block(segment, start, &bytes) && !segment->unlisted) return; /* never noted alive */
     if (bytes > segment->live_bytes) bytes = segment->live_bytes;
     count_chunks(segment, start, bytes, -1);
     segment->live_bytes -= bytes;
     segments_count_live(segments, -(int64_t)bytes);
-    uint32_t at = block_index(segment, start);
-    if (at == 0 || segment->blocks[at - 1].start != start) return;
-    memmove(&segment->blocks[at - 1], &segment->blocks[at],
-            (segment->block_count - at) * sizeof *segment->blocks);
-    segment->block_count--;
 }
 
 const struct block *segment_block_at(const struct segment *segment, vp_addr address)
@@ -294,22 +305,11 @@ bool segment_reach(const struct segment *segment, vp_addr address, uint32_t *fir
 {
     *first = 0;
     *last = segment->chunk_count - 1;
-    if (!segment->noted) return true;
+    if (!segment->noted || segment->unlisted) return true;
     const struct block *block = segment_block_at(segment, address);
-    if (block) {
-        *first = segment_chunk_at(segment, block->start);
-        *last = segment_chunk_at(segment, block->end - 1);
-        return true;
-    }
-    uint64_t before = address - segment->base, near = BLOCK_SMALL_BYTES - 1;
-    uint32_t low = segment_chunk_at(segment, address - (before < near ? before : near));
-    uint32_t high = segment_chunk_at(segment, address + near);
-    *first = *last = segment_chunk_at(segment, address);
-    if (!segment->chunks[*first].live_bytes) return false;
-    while (*first > low && segment->chunks[*first - 1].live_bytes) (*first)--;
-    while (*last < high && *last + 1 < segment->chunk_count &&
-           segment->chunks[*last + 1].live_bytes)
-        (*last)++;
+    if (!block) return false;
+    *first = segment_chunk_at(segment, block->start);
+    *last = segment_chunk_at(segment, block->end - 1);
     return true;
 }
 

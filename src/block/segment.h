@@ -57,13 +57,13 @@ struct chunk {
     struct list queue; /* demands, or chunks leaving in the order of their copies */
 };
 
-/* A noted block of more than BLOCK_SMALL_BYTES. */
+/* A block that an allocator above has cut from a segment. */
 struct block {
     vp_addr start, end;
     uint32_t id; /* for traces; from 1 */
 };
 
-enum { BLOCK_SMALL_BYTES = 1 << 20 };
+enum { BLOCK_SMALL_BYTES = 1 << 20 }; /* those up to this stay out of traces */
 
 enum segment_state { SEGMENT_LIVE, SEGMENT_RESTING, SEGMENT_BARE };
 
@@ -86,6 +86,7 @@ struct segment {
     uint64_t touch_serial;
     uint8_t state;    /* enum segment_state */
     bool noted;       /* an allocator above says what lives in it */
+    bool unlisted;    /* not all of that is in `blocks`: there was no memory for the list */
     bool loose;       /* touched by work of which not all is known: stays mapped wherever it is */
     bool read_mostly; /* advised */
     bool captured;    /* part of a captured graph: never moves */
@@ -146,11 +147,10 @@ void segment_note_alive(struct segments *segments, struct segment *segment, vp_a
 void segment_note_dead(struct segments *segments, struct segment *segment, vp_addr start,
                        uint64_t bytes);
 
-/* The noted block of more than 1 MiB that holds the address; NULL where none does. */
+/* The noted block that holds the address; NULL where none does. */
 const struct block *segment_block_at(const struct segment *segment, vp_addr address);
 
-/* The chunks of the live block that holds the address: exactly where the block is on record; a
- * small one may lie in any live chunk that adjoins. False: nothing lives there. */
+/* The chunks of the live block that holds the address. False: nothing lives there. */
 bool segment_reach(const struct segment *segment, vp_addr address, uint32_t *first, uint32_t *last);
 
 /* False when everything that lived at the chunk is dead: its data need not be kept. */

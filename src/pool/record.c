@@ -111,7 +111,7 @@ static uint32_t id_at(vp_pool *pool, vp_addr address)
     if (!segment || segment->slab) return 0; /* blocks of a slab are small */
     if (!segment->noted) return segment->bytes > BLOCK_SMALL_BYTES ? segment->id : 0;
     const struct block *block = segment_block_at(segment, address);
-    return block ? block->id : 0;
+    return block && block->end - block->start > BLOCK_SMALL_BYTES ? block->id : 0;
 }
 
 static size_t collect_ids(vp_pool *pool, const struct pool_op *op)

@@ -81,13 +81,8 @@ static uint64_t bytes_worth_looking_at(vp_pool *pool, struct segment *segment, v
     if (block) {
         *start = block->start;
         size = block->end - block->start;
-    } else if (segment->noted) { /* a small block: nobody knows how small */
-        uint32_t first, last;
-        if (!segment_reach(segment, address, &first, &last)) return 0;
-        const struct chunk *chunk = &segment->chunks[last];
-        vp_addr end = chunk_address(chunk) + chunk_bytes(&pool->segments, chunk);
-        *start = address;
-        size = end - address < MIB ? end - address : MIB;
+    } else if (segment->noted && !segment->unlisted) {
+        return 0; /* what is dead is not looked at */
     } else if (segment->slab && !slab_block_at(segment->slab, address, start, &size)) {
         return 0;
     }
