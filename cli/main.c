@@ -12,6 +12,7 @@
 static const struct command commands[] = {
     {"run", "run a program on the joined memory", cli_run},
     {"info", "show what this machine has and what can be pooled", cli_info},
+    {"sim", "predict a recorded job's step when less of it fits the card", cli_sim},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -27,7 +28,8 @@ static int print_help(FILE *out)
           "  vrampool run -- python train.py\n"
           "  vrampool run --hbm 24G --report report.json -- python train.py --batch 32\n"
           "  vrampool run --emulate 8x24M -- build/examples/train\n"
-          "  vrampool info\n\n"
+          "  vrampool info\n"
+          "  vrampool sim job.trace --hbm 24G\n\n"
           "vrampool COMMAND --help tells more; vrampool --version the version.\n",
           out);
     return 0;

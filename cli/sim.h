@@ -1,0 +1,46 @@
+/* What `vrampool sim` has predicted, and how it shows it. */
+#ifndef CLI_SIM_H
+#define CLI_SIM_H
+
+#include <stdbool.h>
+
+#include "plan/plan.h"
+
+/* One copy over a link, or one change of what the card holds. Times from the start of the step. */
+struct sim_move {
+    uint64_t start_ns, end_ns, bytes;
+    enum executor_kind kind;
+};
+
+struct sim_use {
+    uint64_t time_ns, used_bytes, spare_bytes;
+};
+
+/* What happens in one step, for pictures; grows as needed. */
+struct sim_story {
+    struct sim_move *moves;
+    struct sim_use *uses;
+    uint32_t move_count, move_room, use_count, use_room;
+    bool exhausted; /* memory */
+};
+
+struct prediction {
+    const char *trace, *machine;
+    enum plan_policy policy;
+    struct plan_limits limits;
+    uint64_t peak_bytes, chunk_bytes;
+    bool repeats; /* the trace; otherwise all of it is taken for one step */
+    struct sim_result result;
+    struct executor_options options;
+    struct sim_story story;
+};
+
+void sim_print_table(const struct prediction *prediction);
+
+/* Prints JSON; docs/simulation.md has the fields. */
+void sim_print_json(const struct prediction *prediction);
+
+/* Draws what the card holds over the step, and the moves below. VP_IO, logged. */
+vp_status sim_draw(const struct prediction *prediction, const char *path) VP_MUST_USE;
+
+#endif

@@ -1,0 +1,380 @@
+/* What a lane does next. */
+#include <stdlib.h>
+
+#include "plan/executor_inner.h"
+
+static void start(struct executor *executor, enum executor_kind kind, uint32_t index,
+                  struct executor_action *action)
+{
+    *action = (struct executor_action){.kind = kind,
+                                       .item = index,
+                                       .serial = executor->items[index].serial,
+                                       .bytes = bytes_of(executor, index)};
+    executor->flying++;
+}
+
+static uint64_t soon_free_bytes(const struct executor *executor)
+{
+    return executor_free_bytes(executor) + executor->ready_bytes + executor->pending_bytes +
+           executor->going_bytes;
+}
+
+/* What the op that waits lacks, less what is being mapped for it. */
+static uint64_t wanted_bytes(struct executor *executor)
+{
+    uint64_t bytes = 0;
+    executor->stamp++;
+    for (uint32_t i = 0; i < executor->wanted_count; i++) {
+        uint32_t index = executor->wanted[i];
+        const struct executor_item *item = &executor->items[index];
+        struct executor_slot *slot = &executor->slots[chunk_of(executor, index)->slot];
+        if (item->state == ITEM_AWAY && item->in_place_by != executor->launched + 1)
+            bytes += slot->bytes;
+        if (item->state != ITEM_EMPTY) continue;
+        if (slot->stamp != executor->stamp) {
+            slot->stamp = executor->stamp;
+            slot->count = slot->coming + slot->dead;
+        }
+        if (slot->count > 0)
+            slot->count--;
+        else
+            bytes += slot->bytes;
+    }
+    return bytes;
+}
+
+/* In. */
+
+/* By the plan: there is room at every op until the deadline. */
+static bool fits_plan(struct executor *executor, uint32_t index, uint64_t deadline)
+{
+    const struct executor_plan *plan = &executor->plan;
+    uint64_t bytes = bytes_of(executor, index), capacity = executor->options.capacity_bytes;
+    if (executor->blocker >= executor->launched && executor->blocker < deadline) {
+        uint32_t at = position(executor, executor->blocker);
+        if (plan->occupied[at] + executor->early[at] + bytes > capacity) return false;
+    }
+    uint32_t at = position(executor, executor->launched);
+    for (uint64_t op = executor->launched; op < deadline; op++) {
+        if (plan->occupied[at] + executor->early[at] + bytes > capacity) {
+            executor->blocker = op;
+            return false;
+        }
+        if (++at == executor->shape->op_count) at = 0;
+    }
+    return true;
+}
+
+/* By rule: what is free now stays free enough for all that is born until the deadline. */
+static bool fits_growth(const struct executor *executor, uint64_t bytes, uint64_t deadline)
+{
+    int64_t room =
+        (int64_t)(executor_free_bytes(executor) + executor->ready_bytes + executor->pending_bytes) -
+        (int64_t)bytes;
+    uint32_t at = position(executor, executor->launched);
+    for (uint64_t op = executor->launched; op < deadline; op++) {
+        room -= executor->growth[at];
+        if (room < 0) return false;
+        if (++at == executor->shape->op_count) at = 0;
+    }
+    return true;
+}
+
+static void note_early(struct executor *executor, uint64_t bytes, uint64_t deadline)
+{
+    uint32_t at = position(executor, executor->launched);
+    for (uint64_t op = executor->launched; op < deadline; op++) {
+        executor->early[at] += bytes;
+        if (++at == executor->shape->op_count) at = 0;
+    }
+}
+
+static bool is_in_sight(const struct executor *executor, uint64_t op)
+{
+    return op - executor->launched < executor->shape->op_count;
+}
+
+static bool next_in(struct executor *executor, struct executor_action *action)
+{
+    uint32_t index = heap_first(&executor->away);
+    if (index == HEAP_NOWHERE) return false;
+    struct executor_item *item = &executor->items[index];
+    uint64_t bytes = bytes_of(executor, index);
+    if (executor_free_bytes(executor) < bytes || item->hosting) return false;
+    if (executor->options.mode == EXECUTOR_INPLACE) return false;
+    if (item->next > executor->launched) {
+        if (!looks_ahead(executor) || !is_in_sight(executor, item->next)) return false;
+        bool planned = is_planned(executor) && executor->plan.away[gap_of(executor, index)];
+        if (planned && !fits_plan(executor, index, item->next)) return false;
+        if (!is_planned(executor) && !fits_growth(executor, bytes, item->next)) return false;
+        if (planned) note_early(executor, bytes, item->next);
+    }
+    heap_remove(&executor->away, index);
+    executor->due[position(executor, item->next)] -= bytes;
+    executor->used_bytes += bytes;
+    item->state = ITEM_COMING;
+    start(executor, EXECUTOR_FETCH, index, action);
+    return true;
+}
+
+/* Out. */
+
+/* The first op for which there will not be room, as things go on; UINT64_MAX: none within a step.
+ */
+static uint64_t frontier(const struct executor *executor)
+{
+    int64_t room = (int64_t)soon_free_bytes(executor) - (int64_t)executor->options.spare_bytes;
+    uint64_t op = executor->launched;
+    uint32_t at = position(executor, op);
+    for (uint32_t i = 0; i < executor->shape->op_count; i++, op++) {
+        room -= executor->growth[at] + (int64_t)executor->due[at];
+        if (room < 0) return op;
+        if (++at == executor->shape->op_count) at = 0;
+    }
+    return UINT64_MAX;
+}
+
+/* An op waits, or will, for room that nobody is about to give. */
+static bool is_short(struct executor *executor, uint64_t *beyond)
+{
+    uint64_t soon = soon_free_bytes(executor);
+    *beyond = executor->launched;
+    if (executor->wanted_count && wanted_bytes(executor) > soon) return true;
+    switch (executor->options.mode) {
+    case EXECUTOR_EAGER: *beyond = frontier(executor); return *beyond != UINT64_MAX;
+    case EXECUTOR_DEMAND:
+    case EXECUTOR_LRU: return executor->evictions > 0 && soon < executor->options.spare_bytes;
+    case EXECUTOR_PLAN:
+    case EXECUTOR_INPLACE: break;
+    }
+    return false;
+}
+
+static bool find_victim(struct executor *executor, uint32_t *index)
+{
+    uint64_t beyond;
+    if (executor->options.mode == EXECUTOR_INPLACE) return false;
+    if (!is_short(executor, &beyond)) return false;
+    *index = heap_first(&executor->idle);
+    if (*index == HEAP_NOWHERE) return false;
+    return executor->options.mode == EXECUTOR_LRU || executor->items[*index].next > beyond;
+}
+
+/* A frame on the host, if need be one that holds a copy of what is at home. */
+static bool take_host_frame(struct executor *executor, uint32_t index)
+{
+    struct executor_item *item = &executor->items[index];
+    uint64_t bytes = bytes_of(executor, index), limit = executor->options.host_bytes;
+    if (item->host_frame) return true;
+    for (uint32_t i = 0;
+         i < executor->shape->item_count && executor->host_used_bytes + bytes > limit; i++) {
+        struct executor_item *other = &executor->items[i];
+        if (other->state != ITEM_HOME || !other->host_frame || other->saving) continue;
+        other->host_frame = other->host_copy = other->host_mapped = false;
+        executor->host_used_bytes -= bytes_of(executor, i);
+        if (!heap_has(&executor->dropping, i)) continue;
+        heap_set(&executor->leaving, i, executor->dropping.key[i]);
+        heap_remove(&executor->dropping, i);
+    }
+    if (executor->host_used_bytes + bytes > limit) return false;
+    executor->host_used_bytes += bytes;
+    item->host_frame = true;
+    return true;
+}
+
+static void unqueue(struct executor *executor, uint32_t index)
+{
+    heap_remove(&executor->idle, index);
+    heap_remove(&executor->leaving, index);
+    heap_remove(&executor->dropping, index);
+    heap_remove(&executor->saving, index);
+}
+
+static bool evict(struct executor *executor, uint32_t index, struct executor_action *action)
+{
+    struct executor_item *item = &executor->items[index];
+    if (!take_host_frame(executor, index)) return false;
+    assert(item->state == ITEM_HOME && !item->saving);
+    unqueue(executor, index);
+    executor->going_bytes += bytes_of(executor, index);
+    executor->evictions++;
+    item->state = item->host_copy ? ITEM_UNMAPPING : ITEM_LEAVING;
+    start(executor, item->host_copy ? EXECUTOR_DROP : EXECUTOR_EVICT, index, action);
+    return true;
+}
+
+static bool next_out(struct executor *executor, struct executor_action *action)
+{
+    uint32_t index = heap_first(&executor->leaving);
+    if (index != HEAP_NOWHERE) return evict(executor, index, action);
+    if (find_victim(executor, &index) && !executor->items[index].host_copy)
+        return evict(executor, index, action);
+    index = heap_first(&executor->saving);
+    if (index == HEAP_NOWHERE || !take_host_frame(executor, index)) return false;
+    unqueue(executor, index);
+    executor->items[index].saving = true;
+    start(executor, EXECUTOR_SAVE, index, action);
+    return true;
+}
+
+static bool next_remap(struct executor *executor, struct executor_action *action)
+{
+    uint32_t index = heap_first(&executor->dropping);
+    if (index != HEAP_NOWHERE) return evict(executor, index, action);
+    if (!find_victim(executor, &index) || !executor->items[index].host_copy) return false;
+    return evict(executor, index, action);
+}
+
+/* Maps. */
+
+/* The op at which the slot would miss a frame if it gave one away now. */
+static uint64_t missed_at(const struct executor *executor, const struct executor_slot *slot)
+{
+    uint32_t at = position(executor, executor->launched), low = 0, high = slot->birth_count;
+    if (slot->birth_count == 0) return UINT64_MAX;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (executor->births[slot->first_birth + middle] < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    uint32_t birth = low + slot->dead + slot->coming - 1;
+    uint64_t round = birth / slot->birth_count;
+    return executor->launched - at + round * executor->shape->op_count +
+           executor->births[slot->first_birth + birth % slot->birth_count];
+}
+
+static bool strip(struct executor *executor, uint64_t beyond, struct executor_action *action)
+{
+    uint64_t latest = 0;
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < executor->shape->slot_count; i++) {
+        if (executor->slots[i].ready == 0) continue;
+        uint64_t at = missed_at(executor, &executor->slots[i]);
+        if (best != UINT32_MAX && at <= latest) continue;
+        latest = at;
+        best = i;
+    }
+    if (best == UINT32_MAX || latest < beyond) return false;
+    struct executor_slot *slot = &executor->slots[best];
+    slot->dead--;
+    slot->ready--;
+    executor->ready_bytes -= slot->bytes;
+    *action = (struct executor_action){
+        .kind = EXECUTOR_STRIP, .item = UINT32_MAX, .slot = best, .bytes = slot->bytes};
+    executor->flying++;
+    return true;
+}
+
+static bool ready(struct executor *executor, uint32_t slot_index, struct executor_action *action)
+{
+    struct executor_slot *slot = &executor->slots[slot_index];
+    if (executor_free_bytes(executor) < slot->bytes) return false;
+    slot->coming++;
+    executor->used_bytes += slot->bytes;
+    *action = (struct executor_action){
+        .kind = EXECUTOR_READY, .item = UINT32_MAX, .slot = slot_index, .bytes = slot->bytes};
+    executor->flying++;
+    return true;
+}
+
+/* What the waiting op lacks: frames for blocks being born, or mappings on the host. */
+static bool next_wanted(struct executor *executor, struct executor_action *action)
+{
+    executor->stamp++;
+    for (uint32_t i = 0; i < executor->wanted_count; i++) {
+        uint32_t index = executor->wanted[i];
+        struct executor_item *item = &executor->items[index];
+        uint32_t slot_index = chunk_of(executor, index)->slot;
+        struct executor_slot *slot = &executor->slots[slot_index];
+        bool in_place = executor->options.mode == EXECUTOR_INPLACE ||
+                        item->in_place_by == executor->launched + 1;
+        if (item->state == ITEM_AWAY && in_place && !item->hosting && !item->host_mapped) {
+            item->hosting = true;
+            start(executor, EXECUTOR_HOST, index, action);
+            return true;
+        }
+        if (item->state != ITEM_EMPTY) continue;
+        if (slot->stamp != executor->stamp) {
+            slot->stamp = executor->stamp;
+            slot->count = slot->coming + slot->dead;
+        }
+        if (slot->count > 0)
+            slot->count--;
+        else if (ready(executor, slot_index, action))
+            return true;
+    }
+    return false;
+}
+
+/* The first block to be born within sight whose slot will lack a frame then. */
+static bool find_birth(struct executor *executor, uint32_t *slot_index, uint64_t *op)
+{
+    const struct shape *shape = executor->shape;
+    executor->stamp++;
+    for (uint64_t t = executor->launched; t < executor->launched + executor->options.ahead_ops;
+         t++) {
+        const struct shape_op *at = &shape->ops[position(executor, t)];
+        for (uint32_t i = at->first_death; i < at->first_death + at->death_count; i++) {
+            const struct shape_role *role = &shape->roles[shape->deaths[i].role];
+            if (t < executor->buried) break;
+            for (uint32_t k = 0; k < role->chunk_count; k++) {
+                struct executor_slot *slot = &executor->slots[role->slot + k];
+                if (slot->stamp != executor->stamp) slot->count = slot->coming + slot->dead;
+                slot->stamp = executor->stamp;
+                slot->count++;
+            }
+        }
+        for (uint32_t i = at->first_touch; i < at->first_touch + at->touch_count; i++) {
+            const struct shape_role *role = &shape->roles[shape->touches[i].role];
+            if (shape->touches[i].use > 0 || role->end == SHAPE_NEVER) continue;
+            for (uint32_t k = 0; k < role->chunk_count; k++) {
+                struct executor_slot *slot = &executor->slots[role->slot + k];
+                if (slot->stamp != executor->stamp) slot->count = slot->coming + slot->dead;
+                slot->stamp = executor->stamp;
+                if (slot->count-- > 0) continue;
+                *slot_index = role->slot + k;
+                *op = t;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool next_ahead(struct executor *executor, struct executor_action *action)
+{
+    uint32_t slot;
+    uint64_t op;
+    if (!find_birth(executor, &slot, &op)) return false;
+    return ready(executor, slot, action);
+}
+
+static bool next_map(struct executor *executor, struct executor_action *action)
+{
+    bool ahead = looks_ahead(executor);
+    if (executor->wanted_count) {
+        if (next_wanted(executor, action)) return true;
+        uint64_t lack = wanted_bytes(executor);
+        if (lack > executor_free_bytes(executor) && strip(executor, 0, action)) return true;
+    }
+    if (!ahead) return false;
+    if (executor_free_bytes(executor) < executor->options.spare_bytes &&
+        strip(executor, executor->launched + executor->options.ahead_ops, action))
+        return true;
+    return next_ahead(executor, action);
+}
+
+bool executor_next(struct executor *executor, enum executor_lane lane,
+                   struct executor_action *action)
+{
+    switch (lane) {
+    case EXECUTOR_IN: return next_in(executor, action);
+    case EXECUTOR_OUT: return next_out(executor, action);
+    case EXECUTOR_REMAP: return next_remap(executor, action);
+    case EXECUTOR_MAP: return next_map(executor, action);
+    case EXECUTOR_LANES: break;
+    }
+    abort();
+}

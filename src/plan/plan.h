@@ -1,0 +1,55 @@
+/* plan: which chunks leave the card when within a step, found by trying and simulating.
+ *
+ * Pure: a step, costs and limits in, a plan and its predicted time out. The plan is a choice of
+ * gaps (shape.h) plus the executor's options; the executor carries it out, in the simulator as in a
+ * running program. Its candidates, the rules EAGER, DEMAND, LRU and INPLACE among them, are
+ * simulated with all costs, and the fastest one is the plan: so a plan is never predicted to be
+ * slower than a rule. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include "plan/sim.h"
+
+/* X(enumerator, name): PLAN is the best that is found; the others are rules to compare with. */
+#define PLAN_POLICIES(X) X(PLAN, "plan") X(LRU, "lru") X(DEMAND, "demand") X(INPLACE, "inplace")
+
+enum plan_policy {
+#define PLAN_POLICY(id, name) PLAN_POLICY_##id,
+    PLAN_POLICIES(PLAN_POLICY)
+#undef PLAN_POLICY
+        PLAN_POLICY_COUNT
+};
+
+const char *plan_policy_name(enum plan_policy policy);
+
+struct plan_limits {
+    uint64_t hbm_bytes;  /* of the card, for data and spare frames */
+    uint64_t host_bytes; /* of the refuge */
+};
+
+struct plan {
+    struct executor_options options;
+    struct executor_plan gaps; /* into the arrays below; used in PLAN mode */
+    uint8_t *away;
+    uint32_t *save_for;
+    uint64_t *occupied;
+    struct sim_result predicted;
+    uint32_t candidates; /* that were simulated */
+};
+
+/* Whole chunks for a card of which hbm_bytes may be used: a twelfth, 2 to 32 MiB. */
+uint64_t plan_chunk_bytes(uint64_t hbm_bytes, uint64_t granularity_bytes);
+
+/* Makes a plan by a policy. VP_QUOTA: the step cannot run within the limits, logged with numbers.
+ * VP_NO_HOST_MEMORY. */
+vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
+                    const struct plan_limits *limits, enum plan_policy policy,
+                    struct plan *plan) VP_MUST_USE;
+void plan_destroy(struct plan *plan);
+
+/* Simulates a plan again, watched. */
+vp_status plan_watch(const struct plan *plan, const struct shape *shape,
+                     const struct plan_costs *costs, const struct sim_watch *watch,
+                     struct sim_result *result) VP_MUST_USE;
+
+#endif

@@ -1,0 +1,575 @@
+#include "plan/sim.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+
+enum { QUEUE = 64, IN_DEPTH = 2, LEAD_OPS = 1024, MIN_STEPS = 3, SIZES = 64 };
+#define NEVER UINT64_MAX
+
+/* Bytes on their way over a link. */
+struct flow {
+    double left, rate;  /* bytes, and bytes a ns */
+    uint64_t delay_end; /* nothing flows before */
+    uint64_t start;
+    bool active;
+    struct executor_action action;
+};
+
+enum { FLOW_IN, FLOW_OUT, FLOW_READ, FLOW_WRITE, FLOWS };
+
+/* A thread that works on one action at a time. */
+struct thread {
+    uint64_t end; /* NEVER: idle */
+    struct executor_action action;
+};
+
+struct queue {
+    struct executor_action actions[QUEUE];
+    uint32_t first, count;
+};
+
+/* Frames by size: free ones, and what is not made into frames. */
+struct frames {
+    uint64_t bytes[SIZES], free[SIZES];
+    uint32_t sizes;
+    uint64_t unmade_bytes;
+};
+
+struct device {
+    bool running; /* the op `done` */
+    uint64_t end; /* of its time in HBM, once what it does in place is over; NEVER before */
+    uint64_t start;
+    uint64_t idle_since;
+};
+
+struct sim {
+    const struct shape *shape;
+    const struct plan_costs *costs;
+    const struct sim_watch *watch;
+    struct executor executor;
+    struct device device;
+    struct flow flow[FLOWS];
+    struct thread fetching, unmapping, mapping;
+    struct queue to_copy;  /* mapped, waiting for the link in */
+    struct queue to_unmap; /* copied out */
+    struct frames frames;
+    uint64_t *read_bytes, *write_bytes; /* of each op position, in place */
+    uint64_t now, step_start;
+    struct sim_result step; /* of the step that runs */
+};
+
+const char *sim_stall_name(enum sim_stall stall)
+{
+    static const char *const names[] = {
+#define NAME(name, words) #name,
+        SIM_STALLS(NAME)
+#undef NAME
+    };
+    return names[stall];
+}
+
+const char *sim_stall_words(enum sim_stall stall)
+{
+    static const char *const texts[] = {
+#define WORDS(name, words) words,
+        SIM_STALLS(WORDS)
+#undef WORDS
+    };
+    return texts[stall];
+}
+
+static void push(struct queue *queue, const struct executor_action *action)
+{
+    assert(queue->count < QUEUE);
+    queue->actions[(queue->first + queue->count++) % QUEUE] = *action;
+}
+
+static struct executor_action pop(struct queue *queue)
+{
+    assert(queue->count > 0);
+    struct executor_action action = queue->actions[queue->first];
+    queue->first = (queue->first + 1) % QUEUE;
+    queue->count--;
+    return action;
+}
+
+/* Costs. */
+
+/* Setting access waits for the piece that is being copied out: for half of one on average. */
+static uint64_t access_ns(const struct sim *sim, const struct machine_call_cost *cost,
+                          uint64_t bytes)
+{
+    uint64_t ns = plan_call_ns(cost, bytes);
+    const struct flow *out = &sim->flow[FLOW_OUT];
+    if (out->active && out->rate > 0) {
+        uint64_t piece = out->action.bytes < sim->costs->piece_bytes ? out->action.bytes
+                                                                     : sim->costs->piece_bytes;
+        ns += (uint64_t)((double)piece / sim->costs->out_both_gbps / 2);
+    }
+    return ns;
+}
+
+static uint64_t map_ns(const struct sim *sim, uint64_t bytes)
+{
+    return plan_call_ns(&sim->costs->map, bytes) + access_ns(sim, &sim->costs->access, bytes);
+}
+
+static uint32_t size_index(struct frames *frames, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < frames->sizes; i++)
+        if (frames->bytes[i] == bytes) return i;
+    if (frames->sizes == SIZES) return SIZES; /* too many to tell apart: made and released */
+    frames->bytes[frames->sizes] = bytes;
+    frames->free[frames->sizes] = 0;
+    return frames->sizes++;
+}
+
+/* A frame of this size is taken; the time that making it, and releasing others for it, costs. */
+static uint64_t take_frame(struct sim *sim, uint64_t bytes)
+{
+    struct frames *frames = &sim->frames;
+    uint32_t index = size_index(frames, bytes);
+    uint64_t ns = 0;
+    if (index < SIZES && frames->free[index]) {
+        frames->free[index]--;
+        return 0;
+    }
+    for (uint32_t i = frames->sizes; frames->unmade_bytes < bytes && i-- > 0;) {
+        while (frames->free[i] && frames->unmade_bytes < bytes) {
+            frames->free[i]--;
+            frames->unmade_bytes += frames->bytes[i];
+            ns += plan_call_ns(&sim->costs->unmap, frames->bytes[i]) +
+                  plan_call_ns(&sim->costs->release, frames->bytes[i]);
+        }
+    }
+    assert(frames->unmade_bytes >= bytes);
+    frames->unmade_bytes -= bytes;
+    return ns + plan_call_ns(&sim->costs->make, bytes) + map_ns(sim, bytes);
+}
+
+static void give_frame(struct sim *sim, uint64_t bytes)
+{
+    uint32_t index = size_index(&sim->frames, bytes);
+    if (index < SIZES)
+        sim->frames.free[index]++;
+    else
+        sim->frames.unmade_bytes += bytes;
+}
+
+/* Links: each way one copy at a time, beside what the running op does in place. */
+
+static void set_rates(struct sim *sim)
+{
+    struct flow *flow = sim->flow;
+    bool moves[FLOWS];
+    for (unsigned i = 0; i < FLOWS; i++)
+        moves[i] = flow[i].active && flow[i].delay_end <= sim->now && flow[i].left > 0;
+    bool in = moves[FLOW_IN] || moves[FLOW_READ], out = moves[FLOW_OUT] || moves[FLOW_WRITE];
+    double in_rate = out ? sim->costs->in_both_gbps : sim->costs->in_gbps;
+    double out_rate = in ? sim->costs->out_both_gbps : sim->costs->out_gbps;
+    if (moves[FLOW_IN] && moves[FLOW_READ]) in_rate /= 2;
+    if (moves[FLOW_OUT] && moves[FLOW_WRITE]) out_rate /= 2;
+    flow[FLOW_IN].rate = moves[FLOW_IN] ? in_rate : 0;
+    flow[FLOW_READ].rate = moves[FLOW_READ] ? in_rate : 0;
+    flow[FLOW_OUT].rate = moves[FLOW_OUT] ? out_rate : 0;
+    flow[FLOW_WRITE].rate = moves[FLOW_WRITE] ? out_rate : 0;
+}
+
+static void start_flow(struct sim *sim, unsigned index, const struct executor_action *action,
+                       double bytes, uint64_t delay_ns)
+{
+    struct flow *flow = &sim->flow[index];
+    assert(!flow->active);
+    *flow = (struct flow){
+        .left = bytes, .delay_end = sim->now + delay_ns, .start = sim->now, .active = true};
+    if (action) flow->action = *action;
+}
+
+static uint64_t flow_end(const struct sim *sim, const struct flow *flow)
+{
+    if (!flow->active) return NEVER;
+    if (flow->delay_end > sim->now) return flow->delay_end;
+    if (flow->left <= 0) return sim->now;
+    return flow->rate > 0 ? sim->now + (uint64_t)(flow->left / flow->rate) + 1 : NEVER;
+}
+
+/* The device. */
+
+static void note_wait(struct sim *sim)
+{
+    const struct executor *executor = &sim->executor;
+    if (sim->device.running || sim->now == sim->device.idle_since) return;
+    enum sim_stall cause = SIM_STALL_in;
+    if (executor->done == executor->launched) {
+        enum executor_wait wait = executor_waits(executor);
+        cause = wait == EXECUTOR_WAITS_ROOM  ? SIM_STALL_room
+                : wait == EXECUTOR_WAITS_MAP ? SIM_STALL_map
+                                             : SIM_STALL_in;
+    }
+    sim->step.stall_ns[cause] += sim->now - sim->device.idle_since;
+    sim->device.idle_since = sim->now;
+}
+
+static uint32_t op_position(const struct sim *sim)
+{
+    return (uint32_t)(sim->executor.done % sim->shape->op_count);
+}
+
+static bool start_op(struct sim *sim)
+{
+    struct device *device = &sim->device;
+    if (device->running || !executor_can_run(&sim->executor)) return false;
+    uint32_t at = op_position(sim);
+    device->running = true;
+    device->start = sim->now;
+    device->end = NEVER;
+    if (sim->read_bytes[at])
+        start_flow(sim, FLOW_READ, NULL, (double)sim->read_bytes[at] * sim->costs->in_place, 0);
+    if (sim->write_bytes[at])
+        start_flow(sim, FLOW_WRITE, NULL, (double)sim->write_bytes[at] * sim->costs->in_place, 0);
+    sim->step.in_place_bytes += sim->read_bytes[at];
+    return true;
+}
+
+/* What the op does in place is over: the rest takes as long as in HBM. */
+static bool finish_in_place(struct sim *sim)
+{
+    struct device *device = &sim->device;
+    if (!device->running || device->end != NEVER) return false;
+    if (sim->flow[FLOW_READ].active || sim->flow[FLOW_WRITE].active) return false;
+    sim->step.stall_ns[SIM_STALL_in_place] += sim->now - device->start;
+    device->end = sim->now + sim->shape->ops[op_position(sim)].duration_ns;
+    return true;
+}
+
+static bool end_op(struct sim *sim)
+{
+    struct device *device = &sim->device;
+    if (!device->running || device->end > sim->now) return false;
+    if (sim->watch && sim->watch->ran)
+        sim->watch->ran(sim->watch->context, op_position(sim), device->start - sim->step_start,
+                        sim->now - sim->step_start);
+    device->running = false;
+    device->idle_since = sim->now;
+    executor_op_ended(&sim->executor);
+    return true;
+}
+
+/* The host launches what it may. */
+static bool launch(struct sim *sim)
+{
+    struct executor *executor = &sim->executor;
+    uint64_t lead = sim->shape->op_count < LEAD_OPS ? sim->shape->op_count : LEAD_OPS;
+    bool any = false;
+    while (executor->launched - executor->done < lead) {
+        uint32_t at = (uint32_t)(executor->launched % sim->shape->op_count);
+        if (!executor_launch(executor)) break;
+        sim->read_bytes[at] = executor->in_place_read_bytes;
+        sim->write_bytes[at] = executor->in_place_write_bytes;
+        any = true;
+    }
+    return any;
+}
+
+/* Threads. */
+
+static void note_moved(struct sim *sim, const struct executor_action *action, uint64_t start)
+{
+    if (!sim->watch || !sim->watch->moved) return;
+    uint64_t from = start > sim->step_start ? start - sim->step_start : 0;
+    sim->watch->moved(sim->watch->context, action->kind, from, sim->now - sim->step_start,
+                      action->bytes);
+}
+
+static void end_action(struct sim *sim, const struct executor_action *action)
+{
+    if (action->kind == EXECUTOR_EVICT || action->kind == EXECUTOR_DROP ||
+        action->kind == EXECUTOR_STRIP)
+        give_frame(sim, action->bytes);
+    executor_ended(&sim->executor, action);
+}
+
+static uint64_t action_ns(struct sim *sim, const struct executor_action *action)
+{
+    const struct plan_costs *costs = sim->costs;
+    switch (action->kind) {
+    case EXECUTOR_FETCH:
+        return take_frame(sim, action->bytes) + map_ns(sim, action->bytes) + costs->queue_ns +
+               (sim->executor.items[action->item].host_mapped
+                    ? plan_call_ns(&costs->host_unmap, action->bytes)
+                    : 0);
+    case EXECUTOR_READY: return take_frame(sim, action->bytes) + map_ns(sim, action->bytes);
+    case EXECUTOR_HOST:
+        return plan_call_ns(&costs->map, action->bytes) +
+               access_ns(sim, &costs->host_access, action->bytes);
+    case EXECUTOR_EVICT:
+    case EXECUTOR_DROP:
+    case EXECUTOR_STRIP: return plan_call_ns(&costs->unmap, action->bytes);
+    case EXECUTOR_SAVE: break;
+    }
+    return 0;
+}
+
+static uint64_t begin(struct sim *sim, struct thread *thread, const struct executor_action *action)
+{
+    uint64_t ns = action_ns(sim, action);
+    thread->action = *action;
+    thread->end = sim->now + ns;
+    return ns;
+}
+
+static bool work_on_fetches(struct sim *sim)
+{
+    struct thread *thread = &sim->fetching;
+    struct executor_action action;
+    bool any = false;
+    if (thread->end <= sim->now) {
+        executor_queued(&sim->executor, &thread->action);
+        push(&sim->to_copy, &thread->action);
+        thread->end = NEVER;
+        any = true;
+    }
+    uint32_t waiting = sim->to_copy.count + sim->flow[FLOW_IN].active;
+    if (thread->end != NEVER || waiting >= IN_DEPTH) return any;
+    if (!executor_next(&sim->executor, EXECUTOR_IN, &action)) return any;
+    sim->step.kinds[action.kind]++;
+    sim->step.fetch_ns += begin(sim, thread, &action);
+    return true;
+}
+
+static bool work_on_unmaps(struct sim *sim)
+{
+    struct thread *thread = &sim->unmapping;
+    struct executor_action action;
+    bool any = false;
+    if (thread->end <= sim->now) {
+        end_action(sim, &thread->action);
+        thread->end = NEVER;
+        any = true;
+    }
+    if (thread->end != NEVER) return any;
+    if (sim->to_unmap.count)
+        action = pop(&sim->to_unmap);
+    else if (executor_next(&sim->executor, EXECUTOR_REMAP, &action))
+        sim->step.kinds[action.kind]++;
+    else
+        return any;
+    sim->step.unmap_ns += begin(sim, thread, &action);
+    return true;
+}
+
+static bool work_on_maps(struct sim *sim)
+{
+    struct thread *thread = &sim->mapping;
+    struct executor_action action;
+    bool any = false;
+    if (thread->end <= sim->now) {
+        end_action(sim, &thread->action);
+        thread->end = NEVER;
+        any = true;
+    }
+    if (thread->end != NEVER) return any;
+    if (!executor_next(&sim->executor, EXECUTOR_MAP, &action)) return any;
+    sim->step.kinds[action.kind]++;
+    sim->step.map_ns += begin(sim, thread, &action);
+    return true;
+}
+
+/* Copies. */
+
+static bool work_on_link_in(struct sim *sim)
+{
+    struct flow *flow = &sim->flow[FLOW_IN];
+    bool any = false;
+    if (flow->active && flow->delay_end <= sim->now && flow->left <= 0) {
+        flow->active = false;
+        sim->step.in_bytes += flow->action.bytes;
+        sim->step.in_busy_ns += sim->now - flow->start;
+        note_moved(sim, &flow->action, flow->start);
+        executor_ended(&sim->executor, &flow->action);
+        any = true;
+    }
+    if (flow->active || sim->to_copy.count == 0) return any;
+    struct executor_action action = pop(&sim->to_copy);
+    start_flow(sim, FLOW_IN, &action, (double)action.bytes, sim->costs->copy_start_ns);
+    return true;
+}
+
+static void end_copy_out(struct sim *sim, struct flow *flow)
+{
+    struct executor_action *action = &flow->action;
+    flow->active = false;
+    sim->step.out_bytes += action->bytes;
+    sim->step.out_busy_ns += sim->now - flow->start;
+    note_moved(sim, action, flow->start);
+    if (action->kind == EXECUTOR_EVICT && executor_copied(&sim->executor, action))
+        push(&sim->to_unmap, action);
+    else
+        executor_ended(&sim->executor, action);
+}
+
+static bool work_on_link_out(struct sim *sim)
+{
+    struct flow *flow = &sim->flow[FLOW_OUT];
+    struct executor_action action;
+    bool any = false;
+    if (flow->active && flow->delay_end <= sim->now && flow->left <= 0) {
+        end_copy_out(sim, flow);
+        any = true;
+    }
+    if (flow->active || sim->to_unmap.count == QUEUE) return any;
+    if (!executor_next(&sim->executor, EXECUTOR_OUT, &action)) return any;
+    sim->step.kinds[action.kind]++;
+    uint64_t pieces = units_div_up(action.bytes, sim->costs->piece_bytes);
+    start_flow(sim, FLOW_OUT, &action, (double)action.bytes,
+               sim->costs->copy_start_ns + pieces * sim->costs->pace_ns);
+    return true;
+}
+
+static bool work_in_place(struct sim *sim)
+{
+    bool any = false;
+    for (unsigned i = FLOW_READ; i <= FLOW_WRITE; i++) {
+        struct flow *flow = &sim->flow[i];
+        if (!flow->active || flow->left > 0) continue;
+        flow->active = false;
+        any = true;
+    }
+    return any;
+}
+
+/* Everything that can happen now happens. */
+static void settle(struct sim *sim)
+{
+    bool any = true;
+    while (any) {
+        any = work_in_place(sim);
+        any |= end_op(sim);
+        any |= launch(sim);
+        any |= start_op(sim);
+        any |= finish_in_place(sim);
+        any |= work_on_link_in(sim);
+        any |= work_on_link_out(sim);
+        any |= work_on_fetches(sim);
+        any |= work_on_unmaps(sim);
+        any |= work_on_maps(sim);
+    }
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Moves the clock to the next event; false: there is none. */
+static bool advance(struct sim *sim)
+{
+    uint64_t next = sim->device.running ? sim->device.end : NEVER;
+    set_rates(sim);
+    next = earlier(next, sim->fetching.end);
+    next = earlier(next, sim->unmapping.end);
+    next = earlier(next, sim->mapping.end);
+    for (unsigned i = 0; i < FLOWS; i++) next = earlier(next, flow_end(sim, &sim->flow[i]));
+    if (next == NEVER) return false;
+    assert(next >= sim->now);
+    double passed = (double)(next - sim->now);
+    for (unsigned i = 0; i < FLOWS; i++)
+        if (sim->flow[i].active) sim->flow[i].left -= sim->flow[i].rate * passed;
+    uint64_t before = sim->now;
+    sim->now = next;
+    if (next > before) note_wait(sim);
+    return true;
+}
+
+static void note_used(struct sim *sim)
+{
+    const struct executor *executor = &sim->executor;
+    if (executor->used_bytes > sim->step.used_peak_bytes)
+        sim->step.used_peak_bytes = executor->used_bytes;
+    if (executor->host_used_bytes > sim->step.host_peak_bytes)
+        sim->step.host_peak_bytes = executor->host_used_bytes;
+    if (sim->watch && sim->watch->used)
+        sim->watch->used(sim->watch->context, sim->now - sim->step_start, executor->used_bytes,
+                         executor->ready_bytes + executor->pending_bytes);
+}
+
+static vp_status run_step(struct sim *sim, uint64_t until)
+{
+    memset(&sim->step, 0, sizeof sim->step);
+    sim->step_start = sim->now;
+    while (sim->executor.done < until) {
+        settle(sim);
+        note_used(sim);
+        if (sim->executor.done >= until) break;
+        if (advance(sim)) continue;
+        if (!executor_relent(&sim->executor)) return VP_QUOTA;
+    }
+    sim->step.step_ns = sim->now - sim->step_start;
+    return VP_OK;
+}
+
+static bool is_steady(uint64_t now, uint64_t before)
+{
+    uint64_t apart = now > before ? now - before : before - now;
+    return apart * 500 <= before;
+}
+
+static vp_status run_steps(struct sim *sim, uint32_t max_steps, struct sim_result *result)
+{
+    uint64_t times[2] = {0, 0};
+    uint32_t steps = 0;
+    const struct sim_watch *watch = sim->watch;
+    sim->watch = NULL;
+    for (; steps < max_steps; steps++) {
+        if (steps >= MIN_STEPS && is_steady(times[0], times[1])) break;
+        vp_status status = run_step(sim, sim->executor.done + sim->shape->op_count);
+        if (status != VP_OK) return status;
+        times[1] = times[0];
+        times[0] = sim->step.step_ns;
+    }
+    if (watch) {
+        sim->watch = watch;
+        vp_status status = run_step(sim, sim->executor.done + sim->shape->op_count);
+        if (status != VP_OK) return status;
+    }
+    *result = sim->step;
+    result->steps = steps;
+    result->in_hbm_ns = sim->shape->ops[sim->shape->op_count].start_ns;
+    return VP_OK;
+}
+
+static void fill_frames(struct sim *sim)
+{
+    sim->frames.unmade_bytes = sim->executor.options.capacity_bytes - sim->executor.used_bytes;
+}
+
+vp_status sim_run(const struct shape *shape, const struct plan_costs *costs,
+                  const struct executor_options *options, const struct executor_plan *plan,
+                  uint32_t max_steps, const struct sim_watch *watch, struct sim_result *result,
+                  uint32_t *op)
+{
+    struct sim *sim = calloc(1, sizeof *sim);
+    if (!sim) return VP_NO_HOST_MEMORY;
+    sim->shape = shape;
+    sim->costs = costs;
+    sim->watch = watch;
+    sim->fetching.end = sim->unmapping.end = sim->mapping.end = sim->device.end = NEVER;
+    sim->read_bytes = calloc(shape->op_count, sizeof *sim->read_bytes);
+    sim->write_bytes = calloc(shape->op_count, sizeof *sim->write_bytes);
+    vp_status status = VP_NO_HOST_MEMORY;
+    if (sim->read_bytes && sim->write_bytes)
+        status = executor_create(shape, options, plan, &sim->executor);
+    if (status == VP_OK) {
+        fill_frames(sim);
+        status = run_steps(sim, max_steps, result);
+        if (status == VP_QUOTA && op) *op = op_position(sim);
+        executor_destroy(&sim->executor);
+    }
+    free(sim->read_bytes);
+    free(sim->write_bytes);
+    free(sim);
+    return status;
+}

@@ -1,0 +1,63 @@
+/* sim: predicts how a step goes when an executor moves its data: an event simulation with every
+ * cost charged.
+ *
+ * There are one device that runs ops one after the other, a link each way, which slow each other
+ * down, and three threads: one maps what comes and queues its copy, one unmaps what has left, one
+ * maps for blocks to be born. The host launches ops as early as the executor lets it. Frames of one
+ * size are used again; taking one of another size costs its release and a new one.
+ *
+ * Steps are repeated until their time is steady. Same input, same result. */
+#ifndef PLAN_SIM_H
+#define PLAN_SIM_H
+
+#include "plan/costs.h"
+#include "plan/executor.h"
+
+/* Why the device waits or is slow; X(name, words). */
+#define SIM_STALLS(X)                                                                              \
+    X(in, "for data to come in")                                                                   \
+    X(room, "for data to leave")                                                                   \
+    X(map, "for memory to be mapped")                                                              \
+    X(in_place, "use of data in place")
+
+enum sim_stall {
+#define SIM_STALL(name, words) SIM_STALL_##name,
+    SIM_STALLS(SIM_STALL)
+#undef SIM_STALL
+        SIM_STALL_COUNT
+};
+
+const char *sim_stall_name(enum sim_stall stall);
+const char *sim_stall_words(enum sim_stall stall);
+
+/* Of one steady step. */
+struct sim_result {
+    uint64_t step_ns, in_hbm_ns;
+    uint64_t stall_ns[SIM_STALL_COUNT];
+    uint64_t in_bytes, out_bytes, in_place_bytes;
+    uint64_t in_busy_ns, out_busy_ns;
+    uint64_t kinds[EXECUTOR_HOST + 1];   /* actions of each kind */
+    uint64_t map_ns, unmap_ns, fetch_ns; /* what the three threads were busy */
+    uint64_t held;                       /* launches that waited while the device did, too */
+    uint64_t used_peak_bytes, host_peak_bytes;
+    uint32_t steps; /* that it took to be steady */
+};
+
+/* Told what happens in the last step; times from its start. */
+struct sim_watch {
+    void *context;
+    void (*moved)(void *context, enum executor_kind kind, uint64_t start_ns, uint64_t end_ns,
+                  uint64_t bytes);
+    void (*used)(void *context, uint64_t time_ns, uint64_t used_bytes, uint64_t spare_bytes);
+    void (*ran)(void *context, uint32_t op, uint64_t start_ns, uint64_t end_ns);
+};
+
+/* Simulates up to max_steps; watch may be NULL. The executor's capacity must hold whole frames.
+ * VP_QUOTA: an op needs more than the card holds and cannot use the rest in place, or card and host
+ * together are too small; *op (may be NULL) tells which. VP_NO_HOST_MEMORY. */
+vp_status sim_run(const struct shape *shape, const struct plan_costs *costs,
+                  const struct executor_options *options, const struct executor_plan *plan,
+                  uint32_t max_steps, const struct sim_watch *watch, struct sim_result *result,
+                  uint32_t *op) VP_MUST_USE;
+
+#endif
