@@ -7,8 +7,8 @@
  *              LIVE: INIT, and no context is current or one that is not lost;
  *              VMM: INIT, serialised by the context lock, and possible after a loss
  *     variant  NO; SZ: there is symbol_ptsz too; DS: symbol_ptds
- *     base     the name that cuGetProcAddress knows it by, from CUDA `version` (1000 × major + 10 ×
- * minor) on */
+ *     base     the name that cuGetProcAddress knows it by, from CUDA `version` on
+ *              (1000 × major + 10 × minor) */
 #ifndef EMU_CALLS_H
 #define EMU_CALLS_H
 

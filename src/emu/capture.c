@@ -207,7 +207,7 @@ bool capture_takes(struct stream *stream, struct op *op, CUresult *result)
         node->after_count = tail->count;
         node->after = calloc(tail->count + 1, sizeof(struct node *));
         assert(node->after);
-        memcpy(node->after, tail->nodes, tail->count * sizeof(struct node *));
+        for (unsigned i = 0; i < tail->count; i++) node->after[i] = tail->nodes[i];
         tail->count = 0;
         set_add(tail, node);
         return true;

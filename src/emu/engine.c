@@ -1,3 +1,5 @@
+/* Time and operations: the clocks, the heap of what happens when, the graph of what comes before
+ * what, and the links that copies take turns on. */
 #include "emu/internal.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* What a correct program never causes: races, faults, memory that goes under work, leaks. */
 #include "emu/internal.h"
 
 #include <stdarg.h>

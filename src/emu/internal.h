@@ -5,7 +5,7 @@
  * and its submission's time has come, runs for a duration during which its pieces take effect, and
  * ends. All that happens on the device is an event in one heap ordered by virtual time.
  *
- *     call → op_submit → [waits for predecessors] → OP_START → pieces → done → successors
+ *     call → op_submit → [waits for predecessors] → TIME_START → pieces → done → successors
  *
  * Which file does what: range.c address sets; engine.c time, operations, links; memory.c physical
  * memory and allocations; map.c reservations, mappings, translation; copy.c copies and memsets;
@@ -44,8 +44,9 @@ enum call {
 };
 enum call_kind { CALL_FREE, CALL_INIT, CALL_LIVE, CALL_CTX, CALL_VMM };
 
-/* ---- Handles: what programs hold. Never pointers, so that a stale or made-up one is an error, not
- * a crash. ---- */
+/* ---- Handles ---- */
+
+/* What programs hold. Never pointers: a stale or made-up one is an error, not a crash. */
 
 enum handle_kind {
     HANDLE_CONTEXT = 1,

@@ -121,8 +121,7 @@ CUresult do_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
     if (!phys || flags != 0 || bytes == 0 || bytes % emu.machine.granularity_bytes ||
         offset > phys->bytes || bytes > phys->bytes - offset)
         return CUDA_ERROR_INVALID_VALUE;
-    if (offset != 0) return CUDA_ERROR_NOT_SUPPORTED;
-    if (bytes != phys->bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (bytes != phys->bytes) return CUDA_ERROR_NOT_SUPPORTED; /* no parts of a handle */
     struct reservation *reservation = (struct reservation *)range_find(emu.reservations, address);
     if (!reservation || reservation->plain || address % emu.machine.granularity_bytes ||
         bytes > reservation->range.end - address)
@@ -140,21 +139,16 @@ static struct mapping *mapping_from(uint64_t at, uint64_t end)
     return mapping && mapping->range.start < end ? mapping : NULL;
 }
 
-/* Whether [address, address + bytes) lies in reservations and cuts no mapping. Holes are allowed.
- */
+/* Whether [address, address + bytes) cuts no mapping. Holes are allowed, and reservations are not
+ * looked at. */
 static bool cuts_nothing(uint64_t address, uint64_t bytes)
 {
     if (bytes == 0 || bytes > EMU_ADDRESS_END || address % emu.machine.granularity_bytes ||
         bytes % emu.machine.granularity_bytes)
         return false;
     uint64_t end = address + bytes;
-    for (uint64_t at = address; at < end;) {
-        struct reservation *reservation = (struct reservation *)range_find(emu.reservations, at);
-        if (!reservation || reservation->plain) return false;
-        at = reservation->range.end;
-    }
     for (struct mapping *m = mapping_from(address, end); m; m = mapping_from(m->range.end, end))
-        if (m->range.start < address || m->range.end > end) return false;
+        if (m->owner || m->range.start < address || m->range.end > end) return false;
     return true;
 }
 

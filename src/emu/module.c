@@ -1,3 +1,4 @@
+/* Modules and libraries: PTX text, its functions with their host functions, its variables. */
 #include "emu/internal.h"
 
 #include <dlfcn.h>
@@ -179,6 +180,7 @@ static CUresult load(struct context *context, const char *image, struct module *
         log_error("emulator: a module holds machine code only; the emulator needs its PTX text");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
+    if (!strstr(image, ".version")) return CUDA_ERROR_INVALID_IMAGE; /* no PTX at all */
     struct module *module = calloc(1, sizeof *module);
     assert(module);
     module->context = context;

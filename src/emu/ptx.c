@@ -1,3 +1,4 @@
+/* A tokenizer and a walk over the declarations; see ptx.h. */
 #include "emu/ptx.h"
 
 #include <ctype.h>

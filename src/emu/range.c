@@ -1,3 +1,4 @@
+/* A treap whose shape depends on its content alone, so that runs repeat; see range.h. */
 #include "emu/range.h"
 
 #include <assert.h>

@@ -4,14 +4,16 @@
 
 /* The calls that copy and set memory, with the driver's rules on what they wait for:
  *
- *     host to host             waits for the stream, then copies at once
- *     pageable host to card    waits for the stream, then returns when the bytes are staged: the
- * last STAGED_BYTES of them may not have landed yet. The asynchronous form of a small copy does not
- * even wait for the stream. pinned host to card      returns when done; the asynchronous form at
- * once card to pageable host    returns when done, both forms card to pinned host      returns when
- * done; the asynchronous form at once card to card, memset     returns at once, both forms; a
- * memset of host memory when done */
-enum { STAGED_BYTES = 64 << 10 };
+ *     host to host           waits for the stream, then copies at once
+ *     pageable host to card  waits for the stream and returns when the bytes are staged: the
+ *                            last STAGED_BYTES may not have landed. The asynchronous form
+ *                            of a copy up to ASYNC_STAGED_BYTES waits for nothing.
+ *     pinned host to card    returns when done; the asynchronous form at once
+ *     card to pageable host  returns when done, both forms
+ *     card to pinned host    returns when done; the asynchronous form at once
+ *     card to card           returns at once, both forms
+ *     memset                 returns at once, both forms; of host memory when done */
+enum { STAGED_BYTES = 64 << 10, ASYNC_STAGED_BYTES = 1 << 20 };
 
 static bool is_pageable(uint64_t address)
 {
@@ -89,17 +91,17 @@ static CUresult from_pageable(struct stream *stream, struct copy *copy, const ch
 {
     uint64_t bytes = copy->width * copy->height * copy->depth;
     CUresult result = CUDA_SUCCESS;
-    if (sync || bytes > STAGED_BYTES) result = wait_stream(stream);
-    if (result == CUDA_SUCCESS && bytes > STAGED_BYTES) {
+    uint64_t staged = sync ? STAGED_BYTES : ASYNC_STAGED_BYTES;
+    if (sync || bytes > staged) result = wait_stream(stream);
+    if (result == CUDA_SUCCESS && bytes > staged) {
         bool linear = copy->height == 1 && copy->depth == 1;
         if (!linear) return submit_copy(stream, copy, name, true);
-        uint64_t tail = STAGED_BYTES;
         struct copy head = *copy;
-        head.width -= tail;
+        head.width -= staged;
         result = submit_copy(stream, &head, name, true);
         copy->from.address += head.width;
         copy->to.address += head.width;
-        copy->width = tail;
+        copy->width = staged;
     }
     if (result == CUDA_SUCCESS) result = stage(copy);
     if (result != CUDA_SUCCESS) return result;

@@ -31,6 +31,7 @@ void note(const char *format, ...)
     printf("  note %s: ", case_now);
     vprintf(format, args);
     printf("\n");
+    fflush(stdout); /* the case may take the process down */
     va_end(args);
 }
 

@@ -29,7 +29,7 @@ static void mapping_keeps_to_the_rules(void **state)
     assert_int_equal(cu.cuMemAddressReserve(&at, 4 * GRANULE + 1, 0, 0, 0),
                      CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cu.cuMemMap(at, GRANULE, GRANULE, h, 0), CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(cu.cuMemMap(at, GRANULE, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cu.cuMemMap(at, GRANULE, 0, h, 0), CUDA_ERROR_NOT_SUPPORTED);
     assert_int_equal(cu.cuMemMap(at + 3 * GRANULE, 2 * GRANULE, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cu.cuMemMap(at, 2 * GRANULE, 0, h, 0), CUDA_SUCCESS);
     assert_int_equal(cu.cuMemMap(at + GRANULE, GRANULE, 0, h2, 0), CUDA_ERROR_INVALID_VALUE);
