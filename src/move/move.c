@@ -286,7 +286,9 @@ static enum admission admit_chunk(struct move *move, struct move_request *reques
         }
         break;
     case CHUNK_LEAVING:
-        if (chunk->ticket == 0) return CHUNK_MISSING; /* its copy is about to be queued */
+        /* Its copy is about to be queued; or it makes room for the first in the queue, who would
+         * send it away again. */
+        if (chunk->ticket == 0 || !may_want) return CHUNK_MISSING;
         recall(move, chunk);
         if (move_chunk_is_home(move, chunk)) return CHUNK_FINE;
         /* fall through */
