@@ -177,6 +177,13 @@ void world_check_findings(void)
 /* What is where, for people who look at a failure. */
 void world_dump(void)
 {
+    for (unsigned i = 0; i < sim.pool->frames.places; i++) {
+        const struct frame_place *place = &sim.pool->frames.place[i];
+        printf("  %s: %" PRIu64 " pages, %" PRIu64 " used, %" PRIu64 " of them parked, %" PRIu64
+               " free, %" PRIu64 " being made, %" PRIu64 " being released\n",
+               place->name, place->capacity_pages, place->used_pages, place->parked_pages,
+               place->free_pages, place->promised_pages, place->withdrawn_pages);
+    }
     list_each(node, &sim.pool->segments.all)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
