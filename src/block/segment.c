@@ -131,6 +131,7 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segment_set_prior(segments, segment);
     space_set_owner(segments->space, segment->base, segment->pages, segment);
     segments->live_pages += segment->pages;
+    segments->card_pages[card] += segment->pages;
     segments_count_live(segments, (int64_t)bytes);
 }
 
@@ -156,6 +157,7 @@ void segment_rest(struct segments *segments, struct segment *segment)
 {
     assert(segment->state == SEGMENT_LIVE);
     segments->live_pages -= segment->pages;
+    segments->card_pages[segment->card] -= segment->pages;
     segments_count_live(segments, -(int64_t)segment->live_bytes);
     segment->live_bytes = 0;
     segment->state = SEGMENT_RESTING;

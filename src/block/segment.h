@@ -109,8 +109,9 @@ struct segments {
     struct space *space;
     struct order *order;
     uint32_t chunk_pages;
-    uint64_t live_pages;             /* of live segments: what the pool has promised */
-    uint64_t live_bytes, peak_bytes; /* of live blocks, as asked for */
+    uint64_t live_pages;               /* of live segments: what the pool has promised, */
+    uint64_t card_pages[VP_MAX_CARDS]; /* and to which card */
+    uint64_t live_bytes, peak_bytes;   /* of live blocks, as asked for */
     uint32_t next_id;
     struct list age[VP_MAX_CARDS];        /* least recently used first */
     struct list resting[SEGMENT_SHELVES]; /* by page count, hashed */

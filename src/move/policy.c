@@ -142,13 +142,22 @@ static bool segment_is_idle(struct move *move, struct segment *segment)
     return !used;
 }
 
-/* Sends away one chunk of the segment that is at home, if any. */
-static enum found evict_from(struct move *move, struct segment *segment, struct move_action *action)
+/* What is dead holds its frame wherever that is: at home, or where it was used in place. */
+static bool is_dead(const struct chunk *chunk)
+{
+    return chunk->state == CHUNK_RESIDENT && !chunk_is_live(chunk);
+}
+
+/* Sends away one chunk of the segment that is at home or dead, if any; with `dead` only the latter.
+ */
+static enum found evict_from(struct move *move, struct segment *segment, bool dead,
+                             struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
     for (uint32_t i = segment->chunk_count; i-- > 0;) {
         struct chunk *chunk = &segment->chunks[i];
-        if (!move_chunk_is_home(move, chunk) || chunk->wanted) continue;
+        bool goes = is_dead(chunk) || (!dead && move_chunk_is_home(move, chunk));
+        if (!goes || chunk->wanted) continue;
         if (!segment_is_idle(move, segment)) return FOUND_BUSY;
         enum found one = send_away(move, chunk, action);
         if (one == FOUND_ACTION) return one;
@@ -159,14 +168,27 @@ static enum found evict_from(struct move *move, struct segment *segment, struct 
 
 /* Sends away the chunk of this card that was used least recently; the dead come first in the list.
  */
-static enum found evict(struct move *move, unsigned card, struct move_action *action)
+static enum found evict(struct move *move, unsigned card, bool dead, struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
     list_each(node, &move->segments->age[card])
     {
         struct segment *segment = list_entry(node, struct segment, age);
         if (segment->pins || segment->captured) continue;
-        enum found one = evict_from(move, segment, action);
+        enum found one = evict_from(move, segment, dead, action);
+        if (one == FOUND_ACTION) return one;
+        if (one == FOUND_BUSY) all = one;
+    }
+    return all;
+}
+
+/* What other cards' dead chunks hold of the places that all share. */
+static enum found evict_dead_of_others(struct move *move, unsigned card, struct move_action *action)
+{
+    enum found all = FOUND_NOTHING;
+    for (unsigned other = 0; other < VP_MAX_CARDS; other++) {
+        if (other == card) continue;
+        enum found one = evict(move, other, true, action);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;
     }
@@ -228,7 +250,8 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
     unsigned card = chunk->segment->card, home = move->home[card];
     uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
     if (coming >= wanted_pages(move, card)) return FOUND_BUSY;
-    enum found found = evict(move, card, action);
+    enum found found = evict(move, card, false, action);
+    if (found == FOUND_NOTHING) found = evict_dead_of_others(move, card, action);
     if (found != FOUND_NOTHING || coming || move->frames->place[home].withdrawn_pages) return found;
     return use_in_place(move, chunk, action);
 }
@@ -287,7 +310,7 @@ static bool next_spare(struct move *move, struct move_action *action)
         unsigned home = move->home[card];
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home];
         if (room >= move->low_pages[card]) continue;
-        if (evict(move, card, action) == FOUND_ACTION) return true;
+        if (evict(move, card, false, action) == FOUND_ACTION) return true;
     }
     return false;
 }

@@ -7,12 +7,61 @@
 #include "base/log.h"
 #include "base/units.h"
 
-static uint64_t total_pages(const vp_pool *pool)
+/* Bit i: place i is the home of a card that computes, or one where its chunks may go. */
+static uint32_t places_within_reach(const vp_pool *pool, bool homes, bool refuges)
+{
+    uint32_t places = 0;
+    for (unsigned card = 0; card < pool->cards; card++) {
+        if (!(pool->options.compute_cards >> card & 1)) continue;
+        if (homes) places |= 1u << pool->move.home[card];
+        for (unsigned i = 0; refuges && i < pool->move.refuges[card]; i++)
+            places |= 1u << pool->move.refuge[card][i];
+    }
+    return places;
+}
+
+static uint64_t pages_of(const vp_pool *pool, uint32_t places)
 {
     uint64_t pages = 0;
-    for (unsigned i = 0; i < pool->frames.places; i++)
-        pages += pool->frames.place[i].capacity_pages;
+    for (; places; places &= places - 1)
+        pages += pool->frames.place[__builtin_ctz(places)].capacity_pages;
     return pages;
+}
+
+/* What cannot be promised: a chunk lies in one place, so every place but one may be left with less
+ * room than a chunk takes. */
+static uint64_t packing_pages(const vp_pool *pool)
+{
+    uint64_t lost = 0, most = 0;
+    for (uint32_t places = places_within_reach(pool, true, true); places; places &= places - 1) {
+        uint64_t capacity = pool->frames.place[__builtin_ctz(places)].capacity_pages;
+        uint64_t chunk = pool->segments.chunk_pages - 1;
+        uint64_t left = capacity < chunk ? capacity : chunk;
+        lost += left;
+        if (left > most) most = left;
+    }
+    return lost - most;
+}
+
+static uint64_t total_pages(const vp_pool *pool)
+{
+    uint64_t pages = pages_of(pool, places_within_reach(pool, true, true));
+    uint64_t lost = packing_pages(pool);
+    return pages > lost ? pages - lost : 0;
+}
+
+/* What the cards' own memory cannot hold must fit into what they share. */
+static bool fits(const vp_pool *pool, unsigned card, uint64_t pages)
+{
+    uint64_t beyond = packing_pages(pool);
+    for (unsigned i = 0; i < pool->cards; i++) {
+        if (!(pool->options.compute_cards >> i & 1)) continue;
+        uint64_t live = pool->segments.card_pages[i] + (i == card ? pages : 0);
+        uint64_t home = pages_of(pool, 1u << pool->move.home[i]);
+        if (live > home) beyond += live - home;
+    }
+    return beyond <= pages_of(pool, places_within_reach(pool, false, true)) ||
+           pool->segments.card_pages[card] + pages <= pages_of(pool, 1u << pool->move.home[card]);
 }
 
 static void explain_refusal(vp_pool *pool, uint64_t bytes)
@@ -55,7 +104,7 @@ static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes,
                               struct segment **segment)
 {
     uint64_t pages = units_div_up(bytes, pool->page_bytes);
-    if (pages > total_pages(pool) || pool->segments.live_pages > total_pages(pool) - pages) {
+    if (!fits(pool, card, pages)) {
         explain_refusal(pool, bytes);
         return VP_QUOTA;
     }

@@ -251,7 +251,7 @@ void world_choose(void); /* profile, machine, options */
 void world_check(void);  /* what must hold whenever nobody holds the pool's lock */
 void world_check_findings(void);
 void world_dump(void);
-bool world_has_room(void); /* whatever is live fits within reach: no operation may be refused */
+bool world_has_room(void); /* whatever is live fits: no operation may be refused */
 
 /* edge.c */
 extern const struct pool_edge edge_hooks;
