@@ -164,6 +164,15 @@ void frame_forget(struct frame_table *table, struct frame *frame)
     free(frame);
 }
 
+void frame_keep(struct frame_table *table, struct frame *frame)
+{
+    struct frame_place *place = &table->place[frame->place];
+    assert(!frame->free && frame->copies == 0 && place->withdrawn_pages >= frame->pages);
+    place->withdrawn_pages -= frame->pages;
+    place->used_pages += frame->pages; /* not counted as a peak */
+    set_free(table, frame);
+}
+
 void frame_copy_begin(struct frame *frame)
 {
     assert(!frame->free);

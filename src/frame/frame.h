@@ -89,8 +89,10 @@ void frame_give(struct frame_table *table, struct frame *frame);
  * free. */
 struct frame *frame_withdraw(struct frame_table *table, unsigned place);
 
-/* A withdrawn frame's handle is released: forgets the frame. */
+/* A withdrawn frame's handle is released: forgets the frame. Or it could not be: the frame is free
+ * again. */
 void frame_forget(struct frame_table *table, struct frame *frame);
+void frame_keep(struct frame_table *table, struct frame *frame);
 
 void frame_copy_begin(struct frame *frame);
 void frame_copy_end(struct frame_table *table, struct frame *frame);

@@ -149,6 +149,17 @@ static void make_done(struct move *move, const struct move_action *action,
     frame_fail(move->frames, action->place, action->pages, result->exhausted);
 }
 
+static void release_done(struct move *move, const struct move_action *action,
+                         const struct move_result *result)
+{
+    if (result->ok) {
+        frame_forget(move->frames, action->from);
+        return;
+    }
+    note_failure(move);
+    frame_keep(move->frames, action->from);
+}
+
 void move_done(struct move *move, const struct move_action *action,
                const struct move_result *result)
 {
@@ -156,7 +167,7 @@ void move_done(struct move *move, const struct move_action *action,
     switch (action->kind) {
     case MOVE_DO_NOTHING: break;
     case MOVE_DO_MAKE: make_done(move, action, result); break;
-    case MOVE_DO_RELEASE: frame_forget(move->frames, action->from); break;
+    case MOVE_DO_RELEASE: release_done(move, action, result); break;
     case MOVE_DO_MAP: map_done(move, action, result); break;
     case MOVE_DO_COPY: copy_done(move, action, result); break;
     case MOVE_DO_UNMAP: unmap_done(move, action, result); break;

@@ -165,10 +165,11 @@ CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,
                   CUmemGenericAllocationHandle handle, unsigned place);
 CUresult pool_unmap(vp_pool *pool, vp_addr address, uint64_t bytes);
 
-/* Makes and releases frames' memory, alias mapping included. Lock not held. */
+/* Makes and releases frames' memory, alias mapping included; what cannot be released is as it was.
+ * Lock not held. */
 CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_t *handle,
                           vp_addr *alias);
-void pool_release_memory(vp_pool *pool, uint64_t handle, vp_addr alias, uint64_t bytes);
+CUresult pool_release_memory(vp_pool *pool, const struct frame *frame);
 
 /* vet.c: looking through what unvetted functions wrote. */
 vp_status vet_create(vp_pool *pool) VP_MUST_USE;

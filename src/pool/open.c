@@ -393,8 +393,10 @@ static void release_memory(vp_pool *pool)
             unmap_segment(pool, list_entry(node, struct segment, all));
     for (uint64_t i = 0; i < pool->frames.count; i++) {
         struct frame *frame = pool->frames.by_number[i];
-        if (frame)
-            pool_release_memory(pool, frame->handle, frame->alias, frame->pages * pool->page_bytes);
+        CUresult result = frame ? pool_release_memory(pool, frame) : CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS)
+            log_error("memory of %s cannot be given back: %s",
+                      pool->frames.place[frame->place].name, driver_error_name(driver, result));
     }
     if (pool->guard_handle) driver->cuMemRelease(pool->guard_handle);
     if (pool->space.bytes) driver->cuMemAddressFree(pool->space.base, pool->space.bytes);

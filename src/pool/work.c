@@ -127,12 +127,20 @@ CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_
     return result;
 }
 
-void pool_release_memory(vp_pool *pool, uint64_t handle, vp_addr alias, uint64_t bytes)
+CUresult pool_release_memory(vp_pool *pool, const struct frame *frame)
 {
-    bool unmapped = pool_unmap(pool, alias, bytes) == CUDA_SUCCESS;
-    CUresult result = pool->driver->cuMemRelease(handle);
-    if (result != CUDA_SUCCESS) result = pool->driver->cuMemRelease(handle);
-    if (unmapped) give_alias(pool, alias);
+    uint64_t bytes = frame->pages * pool->page_bytes;
+    CUresult result = pool_unmap(pool, frame->alias, bytes);
+    if (result != CUDA_SUCCESS) return result;
+    unsigned tries = 0;
+    do result = pool->driver->cuMemRelease(frame->handle);
+    while (retry(pool, result, &tries));
+    if (result == CUDA_SUCCESS ||
+        pool_map(pool, frame->alias, bytes, frame->handle, frame->place) != CUDA_SUCCESS) {
+        give_alias(pool, frame->alias);
+        result = CUDA_SUCCESS; /* at worst its memory is lost */
+    }
+    return result;
 }
 
 /* ---- actions ---- */
@@ -244,6 +252,26 @@ void pool_drain_stream(vp_pool *pool, CUstream stream)
     log_error("a stream cannot be waited for: %s", driver_error_name(pool->driver, result));
 }
 
+/* Makes `context` current for this thread, which may be the program's; *before is what was. */
+static CUresult enter_context(vp_pool *pool, CUcontext context, CUcontext *before)
+{
+    CUresult result = pool->driver->cuCtxGetCurrent(before);
+    if (result != CUDA_SUCCESS || *before == context) return result;
+    return pool->driver->cuCtxSetCurrent(context);
+}
+
+static void leave_context(vp_pool *pool, CUcontext context, CUcontext before)
+{
+    CUresult result = CUDA_SUCCESS;
+    unsigned tries = 0;
+    if (before == context) return;
+    do result = pool->driver->cuCtxSetCurrent(before);
+    while (result != CUDA_SUCCESS && ++tries < TRIES);
+    if (result != CUDA_SUCCESS)
+        log_error("a thread's context cannot be restored: %s",
+                  driver_error_name(pool->driver, result));
+}
+
 static void do_mark(vp_pool *pool, const struct move_action *action, struct move_result *result)
 {
     pool_lock(pool);
@@ -253,13 +281,12 @@ static void do_mark(vp_pool *pool, const struct move_action *action, struct move
     CUcontext context = (CUcontext)stream->context; /* NULL: only one card computes */
     if (!context) context = pool->context[__builtin_ctz(pool->computes)];
     pool_unlock(pool);
-    const struct driver *driver = pool->driver;
-    CUcontext current = NULL;
-    driver->cuCtxGetCurrent(&current);
-    if (current != context) driver->cuCtxSetCurrent(context);
+    CUcontext before;
+    result->driver = enter_context(pool, context, &before);
+    if (result->driver != CUDA_SUCCESS) return;
     result->driver = pool_record_mark(pool, mark, handle);
     result->ok = result->driver == CUDA_SUCCESS;
-    if (current != context) driver->cuCtxSetCurrent(current);
+    leave_context(pool, context, before);
 }
 
 static void carry_out(vp_pool *pool, const struct move_action *action, struct move_result *result)
@@ -268,9 +295,7 @@ static void carry_out(vp_pool *pool, const struct move_action *action, struct mo
     case MOVE_DO_NOTHING: break;
     case MOVE_DO_MAKE: do_make(pool, action, result); break;
     case MOVE_DO_RELEASE:
-        pool_release_memory(pool, action->from->handle, action->from->alias,
-                            action->from->pages * pool->page_bytes);
-        result->ok = true;
+        result->ok = pool_release_memory(pool, action->from) == CUDA_SUCCESS;
         break;
     case MOVE_DO_MAP: do_map(pool, action, result); break;
     case MOVE_DO_COPY: result->ok = queue_copy(pool, action) == CUDA_SUCCESS; break;

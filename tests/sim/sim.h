@@ -149,7 +149,7 @@ static inline uint8_t *place_known(struct place place)
 /* ---- Streams ---- */
 
 struct stream {
-    bool alive, ended; /* ended: destroyed, its event still tells of its end */
+    bool alive, ending, ended; /* ended: destroyed, its event still tells of its end */
     CUstream handle;
     CUevent event; /* recorded behind its last operation */
     unsigned card;

@@ -10,7 +10,7 @@ static void must(CUresult result, const char *call)
 static unsigned vacant(void)
 {
     unsigned i = 0;
-    while (i < SIM_STREAMS && sim.streams[i].alive) i++;
+    while (i < SIM_STREAMS && (sim.streams[i].alive || sim.streams[i].ending)) i++;
     return i;
 }
 
@@ -73,9 +73,11 @@ static void destroy(unsigned i)
 {
     struct stream *stream = &sim.streams[i];
     stream->alive = false; /* nobody picks it while the pool settles it */
-    stream->ended = true;
+    stream->ending = true;
     if (sim.pool) pool_stream_ends(sim.pool, stream->handle);
     must(cuStreamDestroy_v2(stream->handle), "cuStreamDestroy");
+    stream->ending = false;
+    stream->ended = true;
     sim.coverage.streams_ended++;
 }
 
