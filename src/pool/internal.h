@@ -109,7 +109,8 @@ struct vp_pool {
 
     _Atomic uint32_t sample; /* operations of a stream between marks */
     _Atomic uint64_t lookups;
-    uint64_t holds, hold_ns, host_wait_ns;
+    uint64_t holds, hold_ns;
+    _Atomic uint64_t host_wait_ns; /* counted while the lock is not held */
 };
 
 static inline void pool_lock(vp_pool *pool)

@@ -74,7 +74,7 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
         stats->operations += pool->order.stream[i]->entered;
     stats->holds = pool->holds;
     stats->hold_ns = pool->hold_ns;
-    stats->host_wait_ns = pool->host_wait_ns;
+    stats->host_wait_ns = atomic_load_explicit(&pool->host_wait_ns, memory_order_relaxed);
     stats->lookups = atomic_load(&pool->lookups);
     stats->lookup_ns = pool->edge ? 0 : measure_lookup_ns(pool);
     pool_unlock(pool);

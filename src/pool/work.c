@@ -167,7 +167,9 @@ static void do_make(vp_pool *pool, const struct move_action *action, struct move
     result->ok = made == CUDA_SUCCESS;
     result->exhausted = made == CUDA_ERROR_OUT_OF_MEMORY;
     if (result->exhausted) explain_exhaustion(pool, action);
-    if (action->place == pool->host_place) pool->host_wait_ns += pool_now_ns(pool) - began;
+    if (action->place == pool->host_place)
+        atomic_fetch_add_explicit(&pool->host_wait_ns, pool_now_ns(pool) - began,
+                                  memory_order_relaxed);
 }
 
 static CUresult queue_copy(vp_pool *pool, const struct move_action *action)
