@@ -107,6 +107,16 @@ void order_end(struct order *order, unsigned slot);
 void order_uses_add(const struct order *order, struct order_uses *uses, unsigned slot,
                     uint64_t sequence);
 
+/* The same, quick where the stream is the one noted first. */
+static inline void order_uses_note(const struct order *order, struct order_uses *uses,
+                                   unsigned slot, uint64_t sequence)
+{
+    if (uses->count && uses->use[0].slot == slot)
+        uses->use[0].sequence = sequence; /* numbers of a stream only grow */
+    else
+        order_uses_add(order, uses, slot, sequence);
+}
+
 /* Adds all uses in `more`. */
 void order_uses_merge(const struct order *order, struct order_uses *uses,
                       const struct order_uses *more);

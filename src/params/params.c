@@ -157,6 +157,14 @@ unsigned params_scan(const struct param_function *function, void *const *params,
     unsigned found = 0;
     for (uint32_t i = 0; i < function->count; i++) {
         if (!params[i]) continue;
+        if (function->pieces[i].bytes == sizeof(vp_addr)) { /* most are */
+            vp_addr word;
+            memcpy(&word, params[i], sizeof word);
+            if (word - base >= bytes) continue;
+            if (found < room) words[found] = word;
+            found++;
+            continue;
+        }
         unsigned left = found < room ? room - found : 0;
         found += params_scan_memory(params[i], function->pieces[i].bytes, 4, base, bytes,
                                     words + (found < room ? found : room), left);

@@ -21,6 +21,7 @@ enum {
      * idle. */
     SAMPLE_AT_EASE = 128,
     SAMPLE_SPILLING = 8,
+    AGE_GRAIN = 16, /* operations that count as one moment when ages are compared */
 };
 
 struct pool_word {

@@ -101,8 +101,13 @@ void pool_op_touch_params(struct pool_op *op, void *handle, void **params, void 
     const struct space *space = &op->pool->space;
     unsigned found = params_scan(op->function, params, extra, space->base, space->bytes,
                                  op->thread->scanned, POOL_WORDS);
-    if (found > POOL_WORDS) op->overflown = true;
-    for (unsigned i = 0; i < found && i < POOL_WORDS; i++) add_word(op, op->thread->scanned[i], 0);
+    if (found > POOL_WORDS - op->word_count) {
+        op->overflown = true;
+        return;
+    }
+    struct pool_word *words = &op->thread->words[op->word_count];
+    for (unsigned i = 0; i < found; i++) words[i] = (struct pool_word){op->thread->scanned[i], 0};
+    op->word_count += found;
 }
 
 void pool_op_scan_host(struct pool_op *op, CUdeviceptr to, const void *from, uint64_t bytes)
@@ -294,7 +299,7 @@ static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
         }
     }
     pool->holds++;
-    pool->sample = SAMPLE_SPILLING;
+    if (pool->move.counts.evictions) pool->sample = SAMPLE_SPILLING;
     pool->hold_ns += pool_now_ns(pool) - began;
     if (*verdict != MOVE_HELD) return CUDA_SUCCESS;
     move_abandon(&pool->move, &op->request);
@@ -318,15 +323,18 @@ static CUevent event_of(vp_pool *pool, const struct move_wait *wait)
 
 static void note_uses(struct pool_op *op)
 {
-    struct order *order = &op->pool->order;
-    struct list *age = op->pool->segments.age;
+    vp_pool *pool = op->pool;
+    struct order *order = &pool->order;
     op->sequence = order_enter(order, op->slot);
     for (uint32_t i = 0; i < op->request.count; i++) {
         struct segment *segment = op->thread->touches[i].segment;
-        order_uses_add(order, &segment->uses, op->slot, op->sequence);
-        if (segment->state != SEGMENT_LIVE) continue;
+        order_uses_note(order, &segment->uses, op->slot, op->sequence);
+        /* The list of ages need not be finer than a few operations. */
+        uint64_t age_now = pool->touch_serial / AGE_GRAIN;
+        if (segment->aged == age_now || segment->state != SEGMENT_LIVE) continue;
+        segment->aged = age_now;
         list_remove(&segment->age);
-        list_push_back(&age[segment->card], &segment->age);
+        list_push_back(&pool->segments.age[segment->card], &segment->age);
     }
 }
 

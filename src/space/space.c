@@ -15,8 +15,12 @@ vp_status space_create(struct space *space, vp_addr base, uint64_t bytes, uint64
     space->root =
         calloc(space->root_count, sizeof *space->root); /* large ones: untouched zero pages */
     if (!space->root) return VP_NO_HOST_MEMORY;
-    space->base = space->next = base;
+    space->base = base;
     space->bytes = pages << space->page_shift;
+    space->end = base + space->bytes;
+    /* A large range is used from its last quarter on: numbers that look like addresses are rarer
+     * there. */
+    space->next = bytes >= SPACE_LARGE_BYTES ? base + space->bytes / 4 * 3 : base;
     return VP_OK;
 }
 
@@ -43,8 +47,14 @@ static bool make_leaves(struct space *space, uint64_t first_page, uint64_t pages
 vp_status space_extend(struct space *space, uint64_t pages, vp_addr *address)
 {
     assert(pages > 0);
-    uint64_t left = (space->base + space->bytes - space->next) >> space->page_shift;
-    if (pages > left) return VP_NO_ADDRESSES;
+    if (pages > (space->end - space->next) >> space->page_shift) {
+        vp_addr began = space->base + space->bytes / 4 * 3;
+        if (space->bytes < SPACE_LARGE_BYTES || space->end == began ||
+            pages > (began - space->base) >> space->page_shift)
+            return VP_NO_ADDRESSES;
+        space->next = space->base;
+        space->end = began;
+    }
     if (!make_leaves(space, (space->next - space->base) >> space->page_shift, pages))
         return VP_NO_HOST_MEMORY;
     *address = space->next;

@@ -18,6 +18,8 @@
 
 #include "vrampool.h"
 
+#define SPACE_LARGE_BYTES (UINT64_C(1) << 42)
+
 enum { SPACE_LEAF_SHIFT = 12, SPACE_LEAF_PAGES = 1 << SPACE_LEAF_SHIFT };
 
 struct segment; /* the owner of pages; this part only carries the pointer */
@@ -40,7 +42,7 @@ struct space {
     unsigned page_shift;
     size_t root_count;
     _Atomic(struct space_leaf *) *root;
-    vp_addr next; /* first address never handed out */
+    vp_addr next, end; /* never handed out yet, up to the end or to where that began */
 };
 
 /* Lays a table over [base, base + bytes). page_bytes is a power of two. VP_NO_HOST_MEMORY. */
