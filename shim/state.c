@@ -91,9 +91,10 @@ static void at_exit(void)
 {
     vp_pool *pool = shim_pool();
     ending = true;
-    if (pool)
+    if (pool) {
+        pool_flush_record(pool);
         report(pool);
-    else if (shim_settings.report && !ever_open && !atomic_load(&hopeless))
+    } else if (shim_settings.report && !ever_open && !atomic_load(&hopeless))
         log_warn("no report: the program took no memory from the pool");
 }
 

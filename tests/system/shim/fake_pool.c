@@ -183,7 +183,10 @@ void pool_functions_end(vp_pool *pool)
     say("functions-end");
 }
 
-void pool_flush_record(vp_pool *pool) {}
+void pool_flush_record(vp_pool *pool)
+{
+    say("flush-record");
+}
 
 void pool_log_summary(vp_pool *pool)
 {
