@@ -23,7 +23,7 @@ static const char fixture_ptx[] =
     "  .param .u32 count) { ret; }\n";
 
 /* Adds one to each of `count` words: block i does words 256 i … 256 i + 255. */
-static void add_one(struct emu_block *b)
+static inline void add_one(struct emu_block *b)
 {
     uint64_t to = emu_param_u64(b, 0), first, last;
     uint32_t count = emu_param_u32(b, 1);
@@ -32,7 +32,7 @@ static void add_one(struct emu_block *b)
         emu_store_u32(b, to + 4 * i, emu_load_u32(b, to + 4 * i) + 1);
 }
 
-static void move_words(struct emu_block *b)
+static inline void move_words(struct emu_block *b)
 {
     uint64_t to = emu_param_u64(b, 0), from = emu_param_u64(b, 1), first, last;
     uint32_t count = emu_param_u32(b, 2);
@@ -42,7 +42,7 @@ static void move_words(struct emu_block *b)
 }
 
 /* Two cards of 1 MiB and a host of 4 MiB, in granules of 4 KiB; costs are round numbers. */
-static struct machine fixture_machine(void)
+static inline struct machine fixture_machine(void)
 {
     struct machine machine = {.name = "small", .cards = 2, .host_bytes = 4 << 20};
     machine.granularity_bytes = GRANULE;
@@ -77,7 +77,7 @@ static struct machine fixture_machine(void)
     return machine;
 }
 
-static void fixture_open(uint64_t seed, unsigned threads)
+static inline void fixture_open(uint64_t seed, unsigned threads)
 {
     struct machine machine = fixture_machine();
     struct emu_options options = {
@@ -91,14 +91,14 @@ static void fixture_open(uint64_t seed, unsigned threads)
     assert_int_equal(cu.cuCtxSetCurrent(fixture_context), CUDA_SUCCESS);
 }
 
-static int setup(void **state)
+static inline int setup(void **state)
 {
     (void)state;
     fixture_open(7, 1);
     return 0;
 }
 
-static int teardown(void **state)
+static inline int teardown(void **state)
 {
     (void)state;
     emu_close();
@@ -106,7 +106,7 @@ static int teardown(void **state)
 }
 
 /* A function that cu.h has but the driver table has not, by name. */
-static void *call_of(const char *name)
+static inline void *call_of(const char *name)
 {
     void *function = NULL;
     int found = 0;
@@ -115,7 +115,7 @@ static void *call_of(const char *name)
     return function;
 }
 
-static CUfunction fixture_function(const char *name)
+static inline CUfunction fixture_function(const char *name)
 {
     CUresult (*load)(CUmodule *, const void *) =
         (CUresult(*)(CUmodule *, const void *))call_of("cuModuleLoadData");
@@ -130,7 +130,7 @@ static CUfunction fixture_function(const char *name)
     return function;
 }
 
-static CUresult launch(CUfunction function, unsigned blocks, CUstream stream, void **params)
+static inline CUresult launch(CUfunction function, unsigned blocks, CUstream stream, void **params)
 {
     CUresult (*call)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                      unsigned, CUstream, void **, void **) = NULL;
@@ -138,7 +138,7 @@ static CUresult launch(CUfunction function, unsigned blocks, CUstream stream, vo
     return call(function, blocks, 1, 1, 256, 1, 1, 0, stream, params, NULL);
 }
 
-static CUmemGenericAllocationHandle make_handle(int place, size_t bytes)
+static inline CUmemGenericAllocationHandle make_handle(int place, size_t bytes)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
     CUmemGenericAllocationHandle handle;
@@ -148,7 +148,7 @@ static CUmemGenericAllocationHandle make_handle(int place, size_t bytes)
     return handle;
 }
 
-static CUresult grant(CUdeviceptr address, size_t bytes, int card)
+static inline CUresult grant(CUdeviceptr address, size_t bytes, int card)
 {
     CUmemAccessDesc desc = {{CU_MEM_LOCATION_TYPE_DEVICE, card},
                             CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -156,7 +156,7 @@ static CUresult grant(CUdeviceptr address, size_t bytes, int card)
 }
 
 /* A reservation of one granule a place named, mapped there and open to card 0. */
-static CUdeviceptr make_mixed(const int *places, unsigned count)
+static inline CUdeviceptr make_mixed(const int *places, unsigned count)
 {
     CUdeviceptr address;
     assert_int_equal(cu.cuMemAddressReserve(&address, count * GRANULE, 0, 0, 0), CUDA_SUCCESS);
@@ -169,7 +169,7 @@ static CUdeviceptr make_mixed(const int *places, unsigned count)
     return address;
 }
 
-static void drop_mixed(CUdeviceptr address, unsigned count)
+static inline void drop_mixed(CUdeviceptr address, unsigned count)
 {
     assert_int_equal(cu.cuMemUnmap(address, count * GRANULE), CUDA_SUCCESS);
     assert_int_equal(cu.cuMemAddressFree(address, count * GRANULE), CUDA_SUCCESS);
