@@ -78,7 +78,7 @@ enum {
 struct phys {
     uint64_t handle; /* 0: an allocation, not a handle of its own */
     uint64_t id;     /* for findings; never used twice */
-    uint64_t bytes, page_bytes;
+    uint64_t bytes;
     int place;
     bool in_slab; /* a small allocation, which shares a granule with others */
     unsigned references, mappings;

@@ -4,9 +4,26 @@
 
 /* ---- What a kernel function can ask for, see emu_kernel.h ---- */
 
+/* One call of a kernel function. Nothing is mapped or unmapped meanwhile, so what it has translated
+ * stays good; nearby accesses find it again by their address. */
+enum { TRANSLATED = 16 };
+struct run {
+    struct op *op;
+    struct {
+        uint64_t start, end;
+        int modes;
+        struct spot spot;
+    } translated[TRANSLATED];
+};
+
+static struct op *op_of(const struct emu_block *b)
+{
+    return ((const struct run *)b->internal)->op;
+}
+
 static int block_param(struct emu_block *b, unsigned index, void *value, size_t bytes)
 {
-    const struct op *op = b->internal;
+    const struct op *op = op_of(b);
     const struct function *function = op->launch.function;
     memset(value, 0, bytes);
     if (index >= function->param_count || function->params[index].bytes != bytes) {
@@ -19,23 +36,46 @@ static int block_param(struct emu_block *b, unsigned index, void *value, size_t 
     return 1;
 }
 
+/* Translates as much around an access as is contiguous from it on. NULL: a fault. */
+static const struct spot *translate(struct run *run, uint64_t address, int mode, uint64_t *start)
+{
+    unsigned slot = (unsigned)(address >> 12 ^ address >> 21) % (TRANSLATED / 2);
+    if (mode & EMU_WRITE) slot += TRANSLATED / 2;
+    if (address >= run->translated[slot].start && address < run->translated[slot].end &&
+        (run->translated[slot].modes & mode) == mode) {
+        *start = run->translated[slot].start;
+        return &run->translated[slot].spot;
+    }
+    struct spot spot;
+    if (!spot_find(address, EMU_PAGE_BYTES, run->op->card, mode, TRANSLATE_KERNEL, &spot))
+        return NULL;
+    run->translated[slot].start = *start = address;
+    run->translated[slot].end = address + spot.bytes;
+    run->translated[slot].modes = mode;
+    run->translated[slot].spot = spot;
+    return &run->translated[slot].spot;
+}
+
 static void *block_access(struct emu_block *b, uint64_t address, size_t bytes, int mode,
                           size_t *contiguous)
 {
-    struct op *op = b->internal;
-    struct spot spot;
+    struct run *run = b->internal;
+    struct op *op = run->op;
+    uint64_t start = 0;
+    const struct spot *spot = NULL;
     *contiguous = bytes;
     if (bytes > 0 && !op->faulted) {
-        if (spot_find(address, bytes, op->card, mode, TRANSLATE_KERNEL, &spot)) {
-            flight_touch(op->flight, spot.phys_id, spot.offset, spot.bytes, mode);
-            *contiguous = spot.bytes;
-            if (emu.options.carry_data) return spot.at;
-        } else {
-            op_fault(op, address, mode);
-        }
+        spot = translate(run, address, mode, &start);
+        if (!spot) op_fault(op, address, mode);
     }
-    if (*contiguous > EMU_SCRATCH_BYTES) *contiguous = EMU_SCRATCH_BYTES;
-    return emu.scratch;
+    if (!spot) {
+        if (*contiguous > EMU_SCRATCH_BYTES) *contiguous = EMU_SCRATCH_BYTES;
+        return emu.scratch;
+    }
+    uint64_t within = address - start, left = spot->bytes - within;
+    if (bytes > left) *contiguous = left;
+    flight_touch(op->flight, spot->phys_id, spot->offset + within, *contiguous, mode);
+    return emu.options.carry_data ? spot->at + within : emu.scratch;
 }
 
 static double stream_ns(unsigned card, int place, uint64_t bytes)
@@ -47,7 +87,7 @@ static double stream_ns(unsigned card, int place, uint64_t bytes)
 
 static uint64_t block_cost(struct emu_block *b, uint64_t address, uint64_t bytes)
 {
-    const struct op *op = b->internal;
+    const struct op *op = op_of(b);
     double ns = 0;
     for (uint64_t done = 0, part; done < bytes; done += part) {
         struct mapping *mapping = mapping_at(address + done);
@@ -65,22 +105,22 @@ static uint64_t block_cost(struct emu_block *b, uint64_t address, uint64_t bytes
 
 static int block_faulted(struct emu_block *b)
 {
-    return ((struct op *)b->internal)->faulted;
+    return op_of(b)->faulted;
 }
 
 static const struct emu_block_calls block_calls = {block_param, block_access, block_cost,
                                                    block_faulted};
 
-static struct emu_block block_of(struct op *op, uint64_t first, uint64_t last)
+static struct emu_block block_of(struct run *run, uint64_t first, uint64_t last)
 {
-    const struct launch *launch = &op->launch;
+    const struct launch *launch = &run->op->launch;
     struct emu_block block = {.calls = &block_calls,
-                              .internal = op,
+                              .internal = run,
                               .name = launch->function->name,
                               .first = first,
                               .last = last,
                               .shared_bytes = launch->shared_bytes,
-                              .card = op->card};
+                              .card = run->op->card};
     memcpy(block.grid, launch->grid, sizeof block.grid);
     memcpy(block.block, launch->block, sizeof block.block);
     return block;
@@ -119,7 +159,8 @@ void kernel_start(struct op *op)
 {
     const struct launch *launch = &op->launch;
     uint64_t blocks = launch_blocks(launch);
-    struct emu_block block = block_of(op, 0, blocks);
+    struct run run = {.op = op};
+    struct emu_block block = block_of(&run, 0, blocks);
     double ns = KERNEL_BASE_NS;
     op->flight = flight_begin(op);
     ns += launch->function->cost ? (double)launch->function->cost(&block) : default_cost(op);
@@ -129,7 +170,8 @@ void kernel_start(struct op *op)
 
 void kernel_piece(struct op *op, uint64_t first, uint64_t last)
 {
-    struct emu_block block = block_of(op, first, last);
+    struct run run = {.op = op};
+    struct emu_block block = block_of(&run, first, last);
     op->launch.function->run(&block);
 }
 

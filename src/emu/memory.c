@@ -39,10 +39,9 @@ struct phys *phys_new(int place, uint64_t bytes, bool in_slab, CUresult *error)
     if (!phys) return NULL;
     phys->id = ++emu.next_phys;
     phys->bytes = bytes;
-    phys->page_bytes = bytes < EMU_PAGE_BYTES ? bytes : EMU_PAGE_BYTES;
     phys->place = place;
     phys->in_slab = in_slab;
-    phys->pages = calloc(units_div_up(bytes, phys->page_bytes), sizeof *phys->pages);
+    phys->pages = calloc(units_div_up(bytes, EMU_PAGE_BYTES), sizeof *phys->pages);
     if (!phys->pages) {
         free(phys);
         return NULL;
@@ -56,7 +55,7 @@ void phys_unref(struct phys *phys)
 {
     if (phys->references > 0 || phys->mappings > 0) return;
     *account_of(phys->place, phys->in_slab) -= phys->bytes;
-    for (uint64_t i = 0; i < units_div_up(phys->bytes, phys->page_bytes); i++) free(phys->pages[i]);
+    for (uint64_t i = 0; i < units_div_up(phys->bytes, EMU_PAGE_BYTES); i++) free(phys->pages[i]);
     free(phys->pages);
     free(phys);
 }
@@ -75,21 +74,22 @@ static void poison(unsigned char *at, uint64_t bytes, uint64_t seed)
 unsigned char *phys_at(struct phys *phys, uint64_t offset, uint64_t *contiguous)
 {
     assert(offset < phys->bytes);
-    uint64_t page = offset / phys->page_bytes, within = offset % phys->page_bytes;
-    *contiguous = phys->page_bytes - within;
-    if (*contiguous > phys->bytes - offset) *contiguous = phys->bytes - offset;
+    uint64_t page = offset / EMU_PAGE_BYTES, within = offset % EMU_PAGE_BYTES;
+    uint64_t end = (page + 1) * EMU_PAGE_BYTES;
+    *contiguous = (end < phys->bytes ? end : phys->bytes) - offset;
     if (!emu.options.carry_data) {
         if (*contiguous > EMU_SCRATCH_BYTES) *contiguous = EMU_SCRATCH_BYTES;
         return emu.scratch;
     }
     if (!phys->pages[page]) {
-        unsigned char *at = malloc(phys->page_bytes);
+        uint64_t bytes = within + *contiguous;
+        unsigned char *at = malloc(bytes);
         if (!at) {
             log_error("emulator: the machine it runs on has no memory left for %llu bytes",
-                      (unsigned long long)phys->page_bytes);
+                      (unsigned long long)bytes);
             abort();
         }
-        poison(at, phys->page_bytes, emu.options.seed ^ (phys->id << 32) ^ page);
+        poison(at, bytes, emu.options.seed ^ (phys->id << 32) ^ page);
         phys->pages[page] = at;
     }
     return phys->pages[page] + within;
