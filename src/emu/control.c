@@ -311,6 +311,13 @@ void emu_run_until_idle(void)
     lock_drop();
 }
 
+void emu_allow_torn_reads(bool allowed)
+{
+    lock_take();
+    emu.allow_torn_reads = allowed;
+    lock_drop();
+}
+
 /* ---- Looking inside ---- */
 
 static bool look(CUdeviceptr address, unsigned char *out, const unsigned char *in, size_t bytes)

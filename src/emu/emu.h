@@ -107,6 +107,10 @@ void emu_lose_card(unsigned card);
 
 /* ---- Findings ---- */
 
+/* Copies that are queued from now on may read what others are writing: their bytes are evidence at
+ * best, and no conflict is noted. They are still held to all other rules. */
+void emu_allow_torn_reads(bool allowed);
+
 /* What a correct program never causes. X(name, what). */
 #define EMU_FINDINGS(X)                                                                            \
     X(conflicts, "two operations in flight touched the same bytes, one of them writing")           \

@@ -111,6 +111,7 @@ struct op *op_new(struct context *context, enum op_kind kind, const char *name)
     op->kind = kind;
     op->name = name;
     op->references = 1;
+    op->torn = kind == OP_COPY && emu.allow_torn_reads;
     op->context = context;
     op->card = context->card;
     op->engine = ENGINE_NONE;

@@ -253,6 +253,7 @@ struct op {
     const char *name;
     unsigned references;
     bool ready, started, done, faulted;
+    bool torn; /* may read what others are writing */
     struct context *context;
     unsigned card, stream_id;
     struct list in_context;
@@ -426,6 +427,7 @@ struct emulator {
 
     uint64_t calls[CALL_COUNT], failed[CALL_COUNT], fail_in[CALL_COUNT];
     CUresult fail_with[CALL_COUNT];
+    bool allow_torn_reads;
     unsigned char *scratch; /* what a faulting kernel, or one without data, reads and writes */
 };
 
