@@ -96,12 +96,16 @@ static bool use_plan(struct move *move, unsigned place, uint32_t pages, struct f
 static struct frame *find_refuge(struct move *move, unsigned card, uint32_t pages,
                                  struct move_action *action, enum found *found)
 {
-    *found = FOUND_NOTHING;
+    bool busy = false;
     for (unsigned i = 0; i < move->refuges[card]; i++) {
+        const struct frame_place *place = &move->frames->place[move->refuge[card][i]];
         struct frame *frame;
+        *found = FOUND_NOTHING;
         if (use_plan(move, move->refuge[card][i], pages, &frame, action, found)) return frame;
         if (*found == FOUND_ACTION) return NULL;
+        busy |= place->withdrawn_pages || place->promised_pages || place->parked_pages;
     }
+    *found = busy ? FOUND_BUSY : FOUND_NOTHING; /* room is about to come */
     return NULL;
 }
 

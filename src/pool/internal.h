@@ -49,6 +49,13 @@ struct pool_lane {
     CUevent events[MOVE_COPIES];
 };
 
+/* Something that should not be mapped, which the driver refused to unmap. */
+struct pool_residue {
+    vp_addr address;
+    uint64_t bytes;
+};
+enum { POOL_RESIDUES = 64 };
+
 struct vet;    /* vet.c */
 struct record; /* record.c */
 
@@ -93,6 +100,8 @@ struct vp_pool {
     vp_addr *alias_free; /* slots given back, as a stack */
     uint64_t alias_free_count, alias_free_room;
     CUmemGenericAllocationHandle guard_handle; /* one page, mapped behind every segment */
+    struct pool_residue residues[POOL_RESIDUES];
+    _Atomic uint32_t residue_count;
     struct pool_lane lanes[MOVE_LANES];
 
     struct vet *vet;
@@ -166,6 +175,9 @@ void pool_stop_mover(vp_pool *pool);
 CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,
                   CUmemGenericAllocationHandle handle, unsigned place);
 CUresult pool_unmap(vp_pool *pool, vp_addr address, uint64_t bytes);
+
+/* Unmaps what is left mapped in a range. Lock not held. */
+void pool_clear_residue(vp_pool *pool, vp_addr address, uint64_t bytes);
 
 /* Makes and releases frames' memory, alias mapping included; what cannot be released is as it was.
  * Lock not held. */

@@ -398,6 +398,7 @@ static void release_memory(vp_pool *pool)
             log_error("memory of %s cannot be given back: %s",
                       pool->frames.place[frame->place].name, driver_error_name(driver, result));
     }
+    pool_clear_residue(pool, 0, UINT64_MAX);
     if (pool->guard_handle) driver->cuMemRelease(pool->guard_handle);
     if (pool->space.bytes) driver->cuMemAddressFree(pool->space.base, pool->space.bytes);
     if (pool->alias_end > pool->alias_base)

@@ -60,19 +60,56 @@ CUresult pool_unmap(vp_pool *pool, vp_addr address, uint64_t bytes)
     return result;
 }
 
+static void note_residue(vp_pool *pool, vp_addr address, uint64_t bytes)
+{
+    pool_lock(pool);
+    uint32_t count = pool->residue_count;
+    if (count < POOL_RESIDUES) {
+        pool->residues[count] = (struct pool_residue){address, bytes};
+        pool->residue_count = count + 1;
+    }
+    pool_unlock(pool);
+}
+
+/* Takes one in the range off the list; false: there is none. */
+static bool take_residue(vp_pool *pool, vp_addr address, uint64_t bytes, struct pool_residue *taken)
+{
+    bool found = false;
+    pool_lock(pool);
+    for (uint32_t i = 0; i < pool->residue_count && !found; i++) {
+        *taken = pool->residues[i];
+        found = taken->address < address + bytes && address < taken->address + taken->bytes;
+        if (found) pool->residues[i] = pool->residues[--pool->residue_count];
+    }
+    pool_unlock(pool);
+    return found;
+}
+
+void pool_clear_residue(vp_pool *pool, vp_addr address, uint64_t bytes)
+{
+    struct pool_residue residue = {0};
+    while (pool->residue_count && take_residue(pool, address, bytes, &residue)) {
+        if (pool_unmap(pool, residue.address, residue.bytes) == CUDA_SUCCESS) continue;
+        note_residue(pool, residue.address, residue.bytes);
+        return;
+    }
+}
+
 CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,
                   CUmemGenericAllocationHandle handle, unsigned place)
 {
     const struct driver *driver = pool->driver;
     CUresult result;
     unsigned tries = 0;
+    pool_clear_residue(pool, address, bytes);
     do result = driver->cuMemMap(address, bytes, 0, handle, 0);
     while (retry(pool, result, &tries));
     if (result != CUDA_SUCCESS) return result;
     tries = 0;
     do result = driver->cuMemSetAccess(address, bytes, pool->access[place], pool->accesses[place]);
     while (retry(pool, result, &tries));
-    if (result != CUDA_SUCCESS) pool_unmap(pool, address, bytes);
+    if (result != CUDA_SUCCESS && pool_unmap(pool, address, bytes) != CUDA_SUCCESS)
+        note_residue(pool, address, bytes);
     return result;
 }
 

@@ -308,6 +308,7 @@ struct point_args { /* passed by value; addresses lie at odd multiples of 4 */
 };
 void kernels_register(void);
 CUmodule kernels_load(void);
+/* NULL only on a lost card. */
 CUfunction kernels_get(CUmodule module, enum kernel kernel, unsigned variant);
 const char *kernels_name(enum kernel kernel);
 uint64_t kernels_fill_value(uint64_t seed, uint64_t i);

@@ -56,6 +56,7 @@ static CUresult launch(struct job *job, enum kernel kernel, void **params, unsig
     CUstream stream = sim.streams[job->stream].handle;
     CUfunction function =
         kernels_get(sim.module[job->thread->card], kernel, (unsigned)sim_below(SIM_VARIANTS));
+    if (!function) return CUDA_ERROR_UNKNOWN;
     bool packed = sim_chance(20);
     if (packed) pack(kernel, params, count, buffer, &bytes, extra);
     struct pool_op op;
@@ -77,6 +78,8 @@ static CUresult launch(struct job *job, enum kernel kernel, void **params, unsig
 static CUresult launch_announced(struct job *job, enum kernel kernel, void **params)
 {
     CUstream stream = sim.streams[job->stream].handle;
+    CUfunction function = kernels_get(sim.module[job->thread->card], kernel, 0);
+    if (!function) return CUDA_ERROR_UNKNOWN;
     vp_addr named[2 * SIM_NAMED];
     size_t count = 0;
     for (unsigned i = 0; i < job->read_count; i++) named[count++] = job->reads[i]->address;
@@ -84,7 +87,6 @@ static CUresult launch_announced(struct job *job, enum kernel kernel, void **par
     vp_use use;
     vp_status status = vp_use_begin(sim.pool, stream, named, count, &use);
     if (status != VP_OK) return CUDA_ERROR_OUT_OF_MEMORY;
-    CUfunction function = kernels_get(sim.module[job->thread->card], kernel, 0);
     CUresult result = launch_native(function, stream, params, NULL);
     job_check_admitted(result, "a use");
     edge_yield();
