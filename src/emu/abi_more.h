@@ -19,6 +19,26 @@ struct emu_kernel_node {
     CUcontext ctx;
 };
 
+/* CUmemcpy3DOperand, of which the emulator knows the form for pointers. */
+struct emu_box_side {
+    int type; /* 1: a pointer; 2: an array */
+    struct {
+        CUdeviceptr ptr;
+        size_t rowLength, layerHeight; /* 0: as in the extent */
+        CUmemLocation locHint;
+    } pointer;
+};
+
+/* CUDA_MEMCPY3D_BATCH_OP */
+struct emu_box {
+    struct emu_box_side src, dst;
+    struct {
+        size_t width, height, depth;
+    } extent;
+    int srcAccessOrder;
+    unsigned flags;
+};
+
 /* Every error by name, value and sentence; those of driver/abi.h again. */
 #define EMU_ERRORS(X)                                                                              \
     X(SUCCESS, 0, "no error")                                                                      \

@@ -52,13 +52,18 @@
     X(INIT, NO, cuCtxSetCurrent, cuCtxSetCurrent, 4000, (CUcontext context), (context)) \
     X(INIT, NO, cuCtxGetCurrent, cuCtxGetCurrent, 4000, (CUcontext *context), (context)) \
     X(INIT, NO, cuCtxGetDevice, cuCtxGetDevice, 2000, (CUdevice *device), (device)) \
+    X(INIT, NO, cuCtxGetDevice_v2, cuCtxGetDevice, 13000, (CUdevice *device, CUcontext context), (device, context)) \
     X(INIT, NO, cuCtxGetFlags, cuCtxGetFlags, 7000, (unsigned *flags), (flags)) \
+    X(INIT, NO, cuCtxSetFlags, cuCtxSetFlags, 12010, (unsigned flags), (flags)) \
+    X(INIT, NO, cuCtxGetCacheConfig, cuCtxGetCacheConfig, 3020, (int *config), (config)) \
+    X(INIT, NO, cuCtxSetCacheConfig, cuCtxSetCacheConfig, 3020, (int config), (config)) \
     X(INIT, NO, cuCtxGetApiVersion, cuCtxGetApiVersion, 3020, (CUcontext context, unsigned *version), (context, version)) \
     X(INIT, NO, cuCtxGetLimit, cuCtxGetLimit, 3010, (size_t *value, int limit), (value, limit)) \
     X(INIT, NO, cuCtxSetLimit, cuCtxSetLimit, 3010, (int limit, size_t value), (limit, value)) \
     X(INIT, NO, cuCtxGetId, cuCtxGetId, 12000, (CUcontext context, unsigned long long *id), (context, id)) \
     X(INIT, NO, cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, 5050, (int *least_priority, int *greatest_priority), (least_priority, greatest_priority)) \
     X(CTX, NO, cuCtxSynchronize, cuCtxSynchronize, 2000, (void), ()) \
+    X(INIT, NO, cuCtxSynchronize_v2, cuCtxSynchronize, 13000, (CUcontext context), (context)) \
     X(CTX, NO, cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, (CUcontext peer_context, unsigned flags), (peer_context, flags)) \
     X(CTX, NO, cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 4000, (CUcontext peer_context), (peer_context)) \
     X(INIT, NO, cuProfilerStart, cuProfilerStart, 4000, (void), ()) \
@@ -77,13 +82,19 @@
     X(LIVE, NO, cuLibraryGetKernel, cuLibraryGetKernel, 12000, (CUkernel *kernel, CUlibrary library, const char *name), (kernel, library, name)) \
     X(CTX, NO, cuLibraryGetModule, cuLibraryGetModule, 12000, (CUmodule *module, CUlibrary library), (module, library)) \
     X(CTX, NO, cuLibraryGetGlobal, cuLibraryGetGlobal, 12000, (CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name), (address, bytes, library, name)) \
+    X(LIVE, NO, cuLibraryGetKernelCount, cuLibraryGetKernelCount, 12040, (unsigned *count, CUlibrary library), (count, library)) \
     X(CTX, NO, cuKernelGetFunction, cuKernelGetFunction, 12000, (CUfunction *function, CUkernel kernel), (function, kernel)) \
     X(LIVE, NO, cuKernelGetName, cuKernelGetName, 12030, (const char **name, CUkernel function), (name, function)) \
     X(LIVE, NO, cuKernelGetParamInfo, cuKernelGetParamInfo, 12040, (CUkernel kernel, size_t index, size_t *offset, size_t *bytes), (kernel, index, offset, bytes)) \
     X(LIVE, NO, cuKernelGetAttribute, cuKernelGetAttribute, 12000, (int *value, int attribute, CUkernel kernel, CUdevice device), (value, attribute, kernel, device)) \
+    X(LIVE, NO, cuKernelSetAttribute, cuKernelSetAttribute, 12000, (int attribute, int value, CUkernel kernel, CUdevice device), (attribute, value, kernel, device)) \
+    X(LIVE, NO, cuKernelSetCacheConfig, cuKernelSetCacheConfig, 12000, (CUkernel kernel, int config, CUdevice device), (kernel, config, device)) \
+    X(LIVE, NO, cuKernelGetLibrary, cuKernelGetLibrary, 12050, (CUlibrary *library, CUkernel kernel), (library, kernel)) \
     X(LIVE, NO, cuFuncGetName, cuFuncGetName, 12030, (const char **name, CUfunction function), (name, function)) \
     X(LIVE, NO, cuFuncGetParamInfo, cuFuncGetParamInfo, 12040, (CUfunction function, size_t index, size_t *offset, size_t *bytes), (function, index, offset, bytes)) \
     X(LIVE, NO, cuFuncGetModule, cuFuncGetModule, 11000, (CUmodule *module, CUfunction function), (module, function)) \
+    X(LIVE, NO, cuFuncIsLoaded, cuFuncIsLoaded, 12040, (int *state, CUfunction function), (state, function)) \
+    X(LIVE, NO, cuFuncLoad, cuFuncLoad, 12040, (CUfunction function), (function)) \
     X(LIVE, NO, cuFuncGetAttribute, cuFuncGetAttribute, 2020, (int *value, int attribute, CUfunction function), (value, attribute, function)) \
     X(LIVE, NO, cuFuncSetAttribute, cuFuncSetAttribute, 9000, (CUfunction function, int attribute, int value), (function, attribute, value)) \
     X(LIVE, NO, cuFuncSetCacheConfig, cuFuncSetCacheConfig, 3000, (CUfunction function, int config), (function, config)) \
@@ -155,6 +166,8 @@
     X(CTX, SZ, cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream)) \
     X(CTX, SZ, cuMemcpyBatchAsync, cuMemcpyBatchAsync, 12080, (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, void *attributes, size_t *attribute_indices, size_t attribute_count, size_t *fail_index, CUstream stream), (dsts, srcs, sizes, count, attributes, attribute_indices, attribute_count, fail_index, stream)) \
     X(CTX, SZ, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync, 13000, (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, void *attributes, size_t *attribute_indices, size_t attribute_count, CUstream stream), (dsts, srcs, sizes, count, attributes, attribute_indices, attribute_count, stream)) \
+    X(CTX, SZ, cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync, 12080, (size_t count, struct emu_box *boxes, size_t *fail_index, unsigned long long flags, CUstream stream), (count, boxes, fail_index, flags, stream)) \
+    X(CTX, SZ, cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync, 13000, (size_t count, struct emu_box *boxes, unsigned long long flags, CUstream stream), (count, boxes, flags, stream)) \
     /* memsets */ \
     X(CTX, DS, cuMemsetD8_v2, cuMemsetD8, 3020, (CUdeviceptr dst, unsigned char value, size_t n), (dst, value, n)) \
     X(CTX, SZ, cuMemsetD8Async, cuMemsetD8Async, 3020, (CUdeviceptr dst, unsigned char value, size_t n, CUstream stream), (dst, value, n, stream)) \

@@ -107,7 +107,8 @@ void copy_piece(struct op *op, uint64_t first, uint64_t last)
             return;
         }
         part = target.bytes;
-        if (!copy->staged) flight_touch(op->flight, source.phys_id, source.offset, part, EMU_READ);
+        if (!copy->staged && !op->torn)
+            flight_touch(op->flight, source.phys_id, source.offset, part, EMU_READ);
         flight_touch(op->flight, target.phys_id, target.offset, part, EMU_WRITE);
         if (emu.options.carry_data) memmove(target.at, source.at, part);
         first += part;

@@ -204,6 +204,32 @@ CUresult do_cuCtxGetFlags(unsigned *flags)
     return CUDA_SUCCESS;
 }
 
+CUresult do_cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
+{
+    struct context *context = handle ? context_find(handle) : context_current();
+    if (!device) return CUDA_ERROR_INVALID_VALUE;
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    *device = (CUdevice)context->card;
+    return CUDA_SUCCESS;
+}
+
+CUresult do_cuCtxSetFlags(unsigned flags)
+{
+    return context_current() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult do_cuCtxGetCacheConfig(int *config)
+{
+    if (!config) return CUDA_ERROR_INVALID_VALUE;
+    *config = 0; /* no preference */
+    return do_cuCtxSetFlags(0);
+}
+
+CUresult do_cuCtxSetCacheConfig(int config)
+{
+    return do_cuCtxSetFlags(0);
+}
+
 CUresult do_cuCtxGetApiVersion(CUcontext handle, unsigned *version)
 {
     if (!version) return CUDA_ERROR_INVALID_VALUE;
@@ -246,9 +272,8 @@ CUresult do_cuCtxGetStreamPriorityRange(int *least_priority, int *greatest_prior
     return CUDA_SUCCESS;
 }
 
-CUresult do_cuCtxSynchronize(void)
+static CUresult synchronize(struct context *context)
 {
-    struct context *context = context_current();
     CUresult result = capture_forbids();
     if (result != CUDA_SUCCESS) return result;
     charge(emu.machine.costs.query, 0);
@@ -259,6 +284,17 @@ CUresult do_cuCtxSynchronize(void)
         op_wait(op);
     }
     return context->lost;
+}
+
+CUresult do_cuCtxSynchronize(void)
+{
+    return synchronize(context_current());
+}
+
+CUresult do_cuCtxSynchronize_v2(CUcontext handle)
+{
+    struct context *context = handle ? context_find(handle) : context_current();
+    return context ? synchronize(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static CUresult peer_change(CUcontext handle, bool enable)

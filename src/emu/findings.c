@@ -40,7 +40,6 @@ struct flight {
     unsigned stream_id;
     struct context *context;
     uint64_t start_ns, end_ns; /* UINT64_MAX: it still runs */
-    bool torn;
     struct touches fresh, known;
 };
 
@@ -54,7 +53,6 @@ struct flight *flight_begin(struct op *op)
     flight->stream_id = op->stream_id;
     flight->context = op->context;
     flight->start_ns = emu.device_ns;
-    flight->torn = op->torn;
     flight->end_ns = UINT64_MAX;
     list_push_back(&flights, &flight->node);
     return flight;
@@ -159,8 +157,7 @@ void flight_check(struct flight *flight)
     list_each(node, &flights)
     {
         struct flight *other = list_entry(node, struct flight, node);
-        if (other == flight || other->torn || flight->torn) continue;
-        if (other->end_ns > flight->start_ns) check_pair(flight, other);
+        if (other != flight && other->end_ns > flight->start_ns) check_pair(flight, other);
     }
     for (unsigned i = 0; i < fresh->count; i++) add(known, fresh->at[i]);
     fresh->count = 0;

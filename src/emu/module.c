@@ -358,6 +358,16 @@ CUresult do_cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary li
     return do_cuModuleGetGlobal_v2(address, bytes, (CUmodule)library, name);
 }
 
+CUresult do_cuLibraryGetKernelCount(unsigned *count, CUlibrary library)
+{
+    return do_cuModuleGetFunctionCount(count, (CUmodule)library);
+}
+
+CUresult do_cuKernelGetLibrary(CUlibrary *library, CUkernel kernel)
+{
+    return do_cuFuncGetModule((CUmodule *)library, (CUfunction)kernel);
+}
+
 CUresult do_cuKernelGetFunction(CUfunction *function, CUkernel kernel)
 {
     if (!function) return CUDA_ERROR_INVALID_VALUE;
@@ -430,6 +440,29 @@ CUresult do_cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUd
 CUresult do_cuFuncSetAttribute(CUfunction handle, int attribute, int value)
 {
     return function_find(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult do_cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice device)
+{
+    if (!card_is_valid(device)) return CUDA_ERROR_INVALID_DEVICE;
+    return do_cuFuncSetAttribute((CUfunction)kernel, attribute, value);
+}
+
+CUresult do_cuKernelSetCacheConfig(CUkernel kernel, int config, CUdevice device)
+{
+    return do_cuKernelSetAttribute(0, config, kernel, device);
+}
+
+CUresult do_cuFuncLoad(CUfunction handle)
+{
+    return function_find(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult do_cuFuncIsLoaded(int *state, CUfunction handle)
+{
+    if (!state) return CUDA_ERROR_INVALID_VALUE;
+    *state = 1;
+    return do_cuFuncLoad(handle);
 }
 
 CUresult do_cuFuncSetCacheConfig(CUfunction handle, int config)

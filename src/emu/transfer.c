@@ -344,6 +344,51 @@ CUresult do_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
                                     attribute_count, stream);
 }
 
+static CUresult copy_of_box(const struct emu_box *box, struct copy *copy)
+{
+    const struct emu_box_side *src = &box->src, *dst = &box->dst;
+    if (src->type == 2 || dst->type == 2) return CUDA_ERROR_NOT_SUPPORTED;
+    *copy = (struct copy){{src->pointer.ptr, 0, 0}, {dst->pointer.ptr, 0, 0}, box->extent.width,
+                          box->extent.height,       box->extent.depth,        NULL};
+    if (src->type != 1 || dst->type != 1 || copy->width == 0 || copy->height == 0 ||
+        copy->depth == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result =
+        side_shape(&copy->from, 0, 0, 0, src->pointer.rowLength, src->pointer.layerHeight, copy);
+    if (result == CUDA_SUCCESS)
+        result =
+            side_shape(&copy->to, 0, 0, 0, dst->pointer.rowLength, dst->pointer.layerHeight, copy);
+    if (result != CUDA_SUCCESS) return result;
+    bool good = side_is_memory(&copy->from, copy->width, copy->height, copy->depth) &&
+                side_is_memory(&copy->to, copy->width, copy->height, copy->depth);
+    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult do_cuMemcpy3DBatchAsync_v2(size_t count, struct emu_box *boxes, unsigned long long flags,
+                                    CUstream stream)
+{
+    struct stream *found = stream_find(stream);
+    struct copy copy;
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;
+    if (!boxes || count == 0 || flags != 0 || found->legacy || found->per_thread)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = copy_of_box(&boxes[i], &copy);
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        copy_of_box(&boxes[i], &copy);
+        result = transfer(copy, stream, "cuMemcpy3DBatchAsync", false);
+    }
+    return result;
+}
+
+CUresult do_cuMemcpy3DBatchAsync(size_t count, struct emu_box *boxes, size_t *fail_index,
+                                 unsigned long long flags, CUstream stream)
+{
+    if (fail_index) *fail_index = SIZE_MAX;
+    return do_cuMemcpy3DBatchAsync_v2(count, boxes, flags, stream);
+}
+
 /* ---- Memsets ---- */
 
 static CUresult set_memory(CUdeviceptr to, size_t pitch, uint32_t value, unsigned value_bytes,

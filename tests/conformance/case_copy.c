@@ -232,6 +232,42 @@ const char *case_mixed_copies_in_batch(void)
     return mixed_drop(&mixed);
 }
 
+/* A pattern in pinned memory, taken to every second slice of a range and back, as boxes of one
+ * batch. */
+const char *case_mixed_boxes_in_batch(void)
+{
+    struct mixed mixed;
+    uint32_t *a, *b;
+    CUstream stream;
+    if (!cu.cuMemcpy3DBatchAsync_v2) SKIP("the driver has no batches of boxes");
+    DO(mixed_make(&mixed, ON_CARD));
+    OK(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    size_t width = G / 4, pitch = G / 4 + 512, rows = 3, depth = mixed.bytes / (pitch * (rows + 1));
+    size_t n = width * rows * depth;
+    DO(buffers_make(&a, &b, n, true));
+    pattern_write(a, n, 22);
+    struct emu_box in = {.srcAccessOrder = 1};
+    in.src.type = in.dst.type = 1;
+    in.src.pointer.ptr = (CUdeviceptr)(uintptr_t)a;
+    in.dst.pointer.ptr = mixed.at;
+    in.dst.pointer.rowLength = pitch;
+    in.dst.pointer.layerHeight = rows + 1;
+    in.extent.width = width;
+    in.extent.height = rows;
+    in.extent.depth = depth;
+    struct emu_box out = in;
+    out.src = in.dst;
+    out.dst = in.src;
+    out.dst.pointer.ptr = (CUdeviceptr)(uintptr_t)b;
+    OK(cu.cuMemcpy3DBatchAsync_v2(1, &in, 0, stream));
+    OK(cu.cuMemcpy3DBatchAsync_v2(1, &out, 0, stream));
+    OK(cu.cuStreamSynchronize(stream));
+    CHECK(pattern_is(b, n, 22));
+    DO(buffers_drop(a, b, true));
+    OK(cu.cuStreamDestroy_v2(stream));
+    return mixed_drop(&mixed);
+}
+
 /* The words of [at, at + n) are `value`, those before and behind it are `around`. */
 static const char *set_is(const struct mixed *mixed, uint32_t *words, size_t from, size_t n,
                           uint32_t value, uint32_t around)

@@ -129,6 +129,7 @@ bool words_are(const uint32_t *at, size_t words, uint32_t value);
     X(mixed_copies_of_rows, false)                                                                 \
     X(mixed_copies_of_slices, false)                                                               \
     X(mixed_copies_in_batch, false)                                                                \
+    X(mixed_boxes_in_batch, false)                                                                 \
     X(mixed_memsets, false)                                                                        \
     X(mixed_kernels, false)                                                                        \
     X(atomics_on_card, false)                                                                      \

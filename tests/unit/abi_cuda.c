@@ -5,6 +5,8 @@
 
 #include "abi_list.h"
 
+#define OPERAND op.ptr /* a union of ours in emu/abi_more.h */
+
 extern const struct abi_entry abi_real[];
 extern const size_t abi_real_count;
 

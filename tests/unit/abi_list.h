@@ -196,7 +196,16 @@
     F(CUDA_KERNEL_NODE_PARAMS, kernelParams)                                                       \
     F(CUDA_KERNEL_NODE_PARAMS, extra)                                                              \
     F(CUDA_KERNEL_NODE_PARAMS, kern)                                                               \
-    F(CUDA_KERNEL_NODE_PARAMS, ctx)
+    F(CUDA_KERNEL_NODE_PARAMS, ctx)                                                                \
+    S(CUmemcpy3DOperand)                                                                           \
+    F(CUmemcpy3DOperand, OPERAND.ptr)                                                              \
+    F(CUmemcpy3DOperand, OPERAND.layerHeight)                                                      \
+    F(CUmemcpy3DOperand, OPERAND.locHint)                                                          \
+    S(CUDA_MEMCPY3D_BATCH_OP)                                                                      \
+    F(CUDA_MEMCPY3D_BATCH_OP, dst)                                                                 \
+    F(CUDA_MEMCPY3D_BATCH_OP, extent)                                                              \
+    F(CUDA_MEMCPY3D_BATCH_OP, srcAccessOrder)                                                      \
+    F(CUDA_MEMCPY3D_BATCH_OP, flags)
 
 struct abi_entry {
     const char *text;

@@ -10,6 +10,9 @@
 
 typedef CUDA_MEMCPY3D CUDA_MEMCPY3D_PEER;
 typedef struct emu_kernel_node CUDA_KERNEL_NODE_PARAMS;
+typedef struct emu_box_side CUmemcpy3DOperand;
+typedef struct emu_box CUDA_MEMCPY3D_BATCH_OP;
+#define OPERAND pointer
 
 static const struct abi_entry ours[] = {ABI_LIST(ABI_VALUE, ABI_SIZE, ABI_OFFSET)};
 
