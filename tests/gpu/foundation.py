@@ -3,6 +3,7 @@
 
 Usage: foundation.py [--build FOLDER] [--budget SECONDS] [CHECK...]
 
+  i  what `vrampool info` finds can be pooled
   b  a job larger than the memory it may use runs, with native's results to the last bit
   a  unlimited, it takes at most 1.02 of native's time
   d  the conformance suite passes on the real driver
@@ -30,7 +31,7 @@ JOB = os.path.join(ROOT, "tests", "gpu", "gpt.py")
 OUT = os.environ.get("OUT", ".")
 EQUAL_JOB = ("--steps", "10", "--deterministic", "1")
 HUGE = ("--d", "4096", "--L", "40", "--B", "8", "--S", "2048", "--ckpt", "1")
-ORDER = "badefgc"
+ORDER = "ibadefgc"
 
 
 class Failed(Exception):
@@ -64,7 +65,7 @@ class Bench:
         self.rows.append(row)
         with open(os.path.join(OUT, "results.jsonl"), "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        short = {key: value for key, value in figures.items() if key not in ("report", "step_s")}
+        short = {key: value for key, value in figures.items() if key not in ("report", "step_s", "info")}
         print(f"[{'ok' if passed else 'FAILED'}] {check}: {name} {json.dumps(short)}", flush=True)
 
     def run(self, command, limit_s, pool=None, env=None):
@@ -141,6 +142,16 @@ def differences(one, other):
     different = [] if one["losses"] == other["losses"] else ["losses"]
     hashes = one["hashes"]
     return different + [name for name in hashes if hashes[name] != other["hashes"][name]]
+
+
+def check_i(bench):
+    status, out, err, _ = bench.run([bench.tool("vrampool"), "info", "--json", *bench.always], 60)
+    if status != 0:
+        raise Failed(f"exit status {status}: {last_line(err)}")
+    info = json.loads(out)
+    unusable = [place["name"] for place in info["places"] if not place["usable"]]
+    bench.record("i", "every place can be pooled", not unusable and not info["problems"],
+                 info=info, unusable=unusable)
 
 
 def check_b(bench):
@@ -220,7 +231,7 @@ def print_table(rows):
     print(f"\n{'':7} {'':2} {'check':38} figures")
     for row in rows:
         figures = {key: value for key, value in row.items()
-                   if key not in ("check", "name", "passed", "report")}
+                   if key not in ("check", "name", "passed", "report", "info")}
         text = " ".join(f"{key}={value}" for key, value in figures.items())
         print(f"{'ok' if row['passed'] else 'FAILED':7} {row['check']:2} {row['name']:38} {text}")
 
