@@ -65,7 +65,8 @@ class Bench:
         self.rows.append(row)
         with open(os.path.join(OUT, "results.jsonl"), "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        short = {key: value for key, value in figures.items() if key not in ("report", "step_s", "info")}
+        short = {key: value for key, value in figures.items()
+                 if key not in ("report", "step_s", "info")}
         print(f"[{'ok' if passed else 'FAILED'}] {check}: {name} {json.dumps(short)}", flush=True)
 
     def run(self, command, limit_s, pool=None, env=None):

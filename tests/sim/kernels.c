@@ -177,7 +177,8 @@ CUfunction kernels_get(CUmodule module, enum kernel kernel, unsigned variant)
 {
     CUfunction function = NULL;
     CUresult result = cuModuleGetFunction(&function, module, names[kernel][variant]);
-    if (result != CUDA_SUCCESS && !sim.card_lost) sim_fail("cuModuleGetFunction returned %d", result);
+    if (result != CUDA_SUCCESS && !sim.card_lost)
+        sim_fail("cuModuleGetFunction returned %d", result);
     return function;
 }
 
