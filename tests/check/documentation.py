@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that the manual and the program agree: every option that --help shows, and every variable
-of env.h, is in docs/running.md and in the manual page, and no page names one that is not there.
-Links in the Markdown files lead somewhere; the pages have no mistakes that groff sees.
+"""Checks that the manual and the program agree: every command has a page, every option that its
+--help shows is there, and no page names one that is not. docs/running.md has the options of `run`
+and every variable of env.h. Links in the Markdown files lead somewhere; the pages have no mistakes
+that groff sees.
 
 Usage: documentation.py ROOT VRAMPOOL"""
 import os
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 
+COMMAND = re.compile(r"^  ([a-z]+)  ", re.MULTILINE)
 OPTION = re.compile(r"^  --([a-z-]+)", re.MULTILINE)
 VARIABLE = re.compile(r'X\(\w+, "(VRAMPOOL\w*)"')
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -21,18 +23,23 @@ def read(*parts):
         return file.read()
 
 
+def shown(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def help_problems(root, command, name):
-    shown = subprocess.run([command, name, "--help"], capture_output=True, text=True, check=True)
-    page = read(root, "docs", "man", f"vrampool-{name}.1").replace("Fl -", "Fl ")
+    options = OPTION.findall(shown(command, name, "--help"))
+    where = f"docs/man/vrampool-{name}.1"
+    if not os.path.exists(os.path.join(root, where)):
+        yield f"{where} is missing"
+        return
+    described = re.findall(r"^\.It Fl -([a-z-]+)", read(root, where), re.MULTILINE)
     running = read(root, "docs", "running.md")
-    for option in OPTION.findall(shown.stdout):
-        if not re.search(rf"^\.It Fl {option}\b", page, re.MULTILINE):
-            yield f"docs/man/vrampool-{name}.1 lacks --{option}"
-        if option != "help" and f"--{option}" not in running:
-            yield f"docs/running.md lacks --{option}"
-    for option in re.findall(r"^\.It Fl ([a-z-]+)", page, re.MULTILINE):
-        if option not in OPTION.findall(shown.stdout):
-            yield f"docs/man/vrampool-{name}.1: there is no --{option}"
+    yield from (f"{where} lacks --{option}" for option in options if option not in described)
+    yield from (f"{where}: there is no --{option}" for option in described if option not in options)
+    if name == "run":
+        yield from (f"docs/running.md lacks --{option}" for option in options
+                    if option != "help" and f"--{option}" not in running)
 
 
 def variable_problems(root):
@@ -67,8 +74,9 @@ def page_problems(root):
 
 
 def main(root, command):
-    problems = [*help_problems(root, command, "run"), *help_problems(root, command, "info"),
-                *variable_problems(root), *link_problems(root), *page_problems(root)]
+    commands = COMMAND.findall(shown(command, "--help"))
+    problems = [problem for name in commands for problem in help_problems(root, command, name)]
+    problems += [*variable_problems(root), *link_problems(root), *page_problems(root)]
     print("\n".join(problems) or "documentation: fine")
     return 1 if problems else 0
 
