@@ -1,6 +1,15 @@
 /* The emulator: memory and the virtual-memory rules. */
 #include "emu_fixture.h"
 
+#include "emu/abi_more.h"
+#include "emu/calls.h"
+
+/* clang-format off */
+#define DECLARE(kind, variant, symbol, base, version, arguments, names) CUresult symbol arguments;
+EMU_CALLS(DECLARE)
+#undef DECLARE
+/* clang-format on */
+
 static void allocations_are_counted(void **state)
 {
     (void)state;
@@ -128,14 +137,86 @@ static void wrong_handles_are_errors(void **state)
     assert_int_equal(cu.cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+/* Every call with NULL and 0 for all of its arguments, which are passed in registers and on the
+ * stack whatever their types: it may do what it likes but crash. */
+static void nothing_given_is_no_crash(void **state)
+{
+    (void)state;
+    typedef CUresult (*any_call)(long, long, long, long, long, long, long, long, long, long, long,
+                                 long, long, long, long, long);
+    static const struct {
+        const char *name;
+        any_call call;
+    } calls[] = {
+#define CALL(kind, variant, symbol, base, version, arguments, names)                               \
+    {#symbol, (any_call)(void (*)(void))symbol},
+        EMU_CALLS(CALL)
+#undef CALL
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        fixture_open(i, 1);
+        CUresult result = calls[i].call(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        assert_true(result >= 0);
+        emu_run_until_idle();
+        emu_close();
+    }
+}
+
+static void copies_reach_other_cards(void **state)
+{
+    (void)state;
+    const int here[] = {0, 0}, there[] = {1, 1};
+    CUdeviceptr a = make_mixed(here, 2), b = make_mixed(there, 2);
+    uint32_t word = 0;
+    assert_int_equal(cu.cuMemsetD8Async(a, 7, 2 * GRANULE, NULL), CUDA_SUCCESS);
+    assert_int_equal(cu.cuMemcpyAsync(b, a, 2 * GRANULE, NULL), CUDA_SUCCESS);
+    emu_run_until_idle();
+    assert_true(emu_peek(b + 2 * GRANULE - 4, &word, 4));
+    assert_int_equal(word, 0x07070707);
+    assert_int_equal(emu_place(a), 0);
+    assert_int_equal(emu_place(b), 1);
+    assert_int_equal(emu_findings_count(), 0);
+    drop_mixed(a, 2);
+    drop_mixed(b, 2);
+}
+
+static void memory_out_of_reach_cannot_be_opened(void **state)
+{
+    (void)state;
+    struct machine machine = fixture_machine();
+    machine.path[1][0].access = machine.path[0][1].access = false;
+    struct emu_options options = {.machine = &machine, .carry_data = true};
+    CUdeviceptr at;
+    int can = 1;
+    assert_int_equal(emu_open(&options), VP_OK);
+    emu_driver(&cu);
+    assert_int_equal(cu.cuInit(0), CUDA_SUCCESS);
+    assert_int_equal(cu.cuDeviceCanAccessPeer(&can, 0, 1), CUDA_SUCCESS);
+    assert_int_equal(can, 0);
+    CUmemGenericAllocationHandle h = make_handle(1, GRANULE);
+    assert_int_equal(cu.cuMemAddressReserve(&at, GRANULE, 0, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(cu.cuMemMap(at, GRANULE, 0, h, 0), CUDA_SUCCESS);
+    assert_int_equal(grant(at, GRANULE, 0), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(grant(at, GRANULE, 1), CUDA_SUCCESS);
+    assert_int_equal(cu.cuMemRelease(h), CUDA_SUCCESS);
+    drop_mixed(at, 1);
+    emu_close();
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(allocations_are_counted),   TEST(mapping_keeps_to_the_rules),
-        TEST(memory_lives_while_mapped), TEST(two_mappings_show_the_same_bytes),
-        TEST(fresh_memory_is_poisoned),  TEST(kernels_work_over_mixed_places),
+        TEST(allocations_are_counted),
+        TEST(mapping_keeps_to_the_rules),
+        TEST(memory_lives_while_mapped),
+        TEST(two_mappings_show_the_same_bytes),
+        TEST(fresh_memory_is_poisoned),
+        TEST(kernels_work_over_mixed_places),
         TEST(wrong_handles_are_errors),
+        TEST(copies_reach_other_cards),
+        cmocka_unit_test(memory_out_of_reach_cannot_be_opened),
+        cmocka_unit_test(nothing_given_is_no_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
