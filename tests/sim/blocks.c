@@ -5,10 +5,7 @@
 #include "base/units.h"
 #include "sim.h"
 
-enum { STALE = 16, ALIGNMENT = 512 };
-
-static vp_addr stale[STALE];
-static unsigned stale_count;
+enum { ALIGNMENT = 512 };
 
 static bool overlap(vp_addr a, uint64_t a_bytes, vp_addr b, uint64_t b_bytes)
 {
@@ -170,7 +167,8 @@ void blocks_cut(struct thread *thread)
 
 vp_addr blocks_stale_address(void)
 {
-    if (stale_count && sim_chance(80)) return stale[sim_below(stale_count)] + 8 * sim_below(64);
+    if (sim.stale_count && sim_chance(80))
+        return sim.stale[sim_below(sim.stale_count)] + 8 * sim_below(64);
     return sim.pool->space.base + sim_below(1 << 24);
 }
 
@@ -188,7 +186,8 @@ static void cut_pointers(const struct sim_block *gone)
 
 static void forget(struct sim_block *block)
 {
-    stale[stale_count < STALE ? stale_count++ : sim_below(STALE)] = block->address;
+    unsigned at = sim.stale_count < SIM_STALE ? sim.stale_count++ : (unsigned)sim_below(SIM_STALE);
+    sim.stale[at] = block->address;
     cut_pointers(block);
     free(block->value);
     free(block->known);

@@ -104,12 +104,19 @@ static uint64_t now_ns(void *context)
     return emu_now_ns();
 }
 
+static struct pool_thread threads[FIBERS + 1];
+
+void edge_open(void)
+{
+    for (unsigned i = 0; i <= FIBERS; i++) {
+        threads[i].id = i + 1;
+        threads[i].slot = 0;
+    }
+}
+
 static uint64_t thread(void *context)
 {
-    static struct pool_thread threads[FIBERS + 1];
-    struct pool_thread *mine = &threads[fiber_current()];
-    mine->id = fiber_current() + 1;
-    return (uint64_t)(uintptr_t)mine;
+    return (uint64_t)(uintptr_t)&threads[fiber_current()];
 }
 
 const struct pool_edge edge_hooks = {.locked = locked,

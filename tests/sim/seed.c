@@ -194,6 +194,7 @@ void sim_run_seed(uint64_t seed, bool trace)
     sim.program.state = seed * 3;
     sim.schedule.state = seed * 3 + 1;
     sim.failure.state = seed * 3 + 2;
+    edge_open();
     world_choose();
     open_emulator();
     open_pool();

@@ -44,6 +44,7 @@ enum {
     SIM_PARENTS = 6,
     SIM_NAMED = 8, /* blocks one operation may read, and write */
     SIM_VARIANTS = 4,
+    SIM_STALE = 16, /* addresses of freed blocks that the program still has */
 };
 
 enum sim_call {
@@ -208,6 +209,8 @@ struct sim {
     struct sim_block blocks[SIM_BLOCKS];
     struct parent parents[SIM_PARENTS];
     struct stream streams[SIM_STREAMS];
+    vp_addr stale[SIM_STALE];
+    unsigned stale_count;
     struct thread threads[SIM_THREADS];
     bool running;   /* threads run: the edge may switch */
     bool injecting; /* driver calls may fail */
@@ -255,6 +258,7 @@ bool world_has_room(void); /* whatever is live fits: no operation may be refused
 
 /* edge.c */
 extern const struct pool_edge edge_hooks;
+void edge_open(void); /* before a seed */
 void edge_wrap_driver(struct driver *driver);
 const char *edge_call_name(enum sim_call call);
 void edge_yield(void);    /* another thread may run here */
