@@ -219,6 +219,7 @@ void move_forget_dead(struct move *move, struct segment *segment)
 {
     for (uint32_t i = 0; i < segment->chunk_count; i++) {
         struct chunk *chunk = &segment->chunks[i];
+        if (chunk->wanted && segment->state != SEGMENT_LIVE) chunk_unqueue(chunk);
         if (chunk_is_live(chunk) || chunk->state != CHUNK_ABSENT) continue;
         struct frame *frame = chunk->frame;
         chunk_unqueue(chunk);
@@ -328,7 +329,8 @@ static void withdraw(struct move *move, struct move_request *request)
 {
     for (uint32_t i = 0; i < request->count; i++) {
         const struct move_touch *touch = &request->touches[i];
-        for (uint32_t k = touch->first_chunk; k <= touch->last_chunk; k++)
+        for (uint32_t k = touch->first_chunk; k <= touch->last_chunk && !move_touch_is_gone(touch);
+             k++)
             if (touch->segment->chunks[k].wanted) chunk_unqueue(&touch->segment->chunks[k]);
     }
 }
@@ -347,7 +349,7 @@ static enum admission admit_all(struct move *move, struct move_request *request,
     request->wait_count = request->in_place = 0;
     for (uint32_t i = 0; i < request->count; i++) {
         const struct move_touch *touch = &request->touches[i];
-        if (!touch->segment->unready) continue;
+        if (!touch->segment->unready || move_touch_is_gone(touch)) continue;
         if (!admit_prior(move, request, touch->segment)) all = CHUNK_MISSING;
         for (uint32_t k = touch->first_chunk; k <= touch->last_chunk; k++) {
             enum admission one = admit_chunk(move, request, &touch->segment->chunks[k], first);

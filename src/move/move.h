@@ -96,6 +96,7 @@ struct move_result {
 
 struct move_touch {
     struct segment *segment;
+    uint32_t generation;              /* the owner that is meant: it may go while others wait */
     uint32_t first_chunk, last_chunk; /* inclusive */
 };
 
@@ -203,6 +204,12 @@ void move_explain(const struct move *move, const struct move_request *request, c
 
 /* Pages of all chunks that are to be brought home. */
 uint64_t move_wanted_pages(const struct move *move);
+
+/* Freed while the operation waited: only a pointer that is not used may lead there. */
+static inline bool move_touch_is_gone(const struct move_touch *touch)
+{
+    return touch->segment->state != SEGMENT_LIVE || touch->segment->generation != touch->generation;
+}
 
 static inline bool move_chunk_is_home(const struct move *move, const struct chunk *chunk)
 {

@@ -376,7 +376,7 @@ static void unmap_segment(vp_pool *pool, struct segment *segment)
     for (uint32_t i = 0; i < segment->chunk_count; i++) {
         struct chunk *chunk = &segment->chunks[i];
         bool mapped = chunk->state == CHUNK_RESIDENT || chunk->state == CHUNK_SETTLING ||
-                      chunk->state == CHUNK_LEAVING;
+                      chunk->state == CHUNK_LEAVING || chunk->state == CHUNK_POISONED;
         if (mapped) pool_unmap(pool, chunk_address(chunk), chunk_bytes(&pool->segments, chunk));
     }
     if (segment->guard_pages)

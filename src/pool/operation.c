@@ -142,7 +142,7 @@ static void add_touch(struct pool_op *op, struct segment *segment, uint32_t firs
     }
     segment->touch_serial = op->pool->touch_serial;
     segment->touch_index = op->request.count;
-    touches[op->request.count++] = (struct move_touch){segment, first, last};
+    touches[op->request.count++] = (struct move_touch){segment, segment->generation, first, last};
 }
 
 static void add_segment(struct pool_op *op, struct segment *segment)

@@ -225,6 +225,20 @@ static CUresult copy_by_pool(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUs
     return result;
 }
 
+/* Where mappings change is what a trace is read for. */
+static CUresult map_by_pool(CUdeviceptr address, size_t bytes, size_t offset,
+                            CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    sim_trace("    map %#llx, %zu bytes", address, bytes);
+    return wrapped_cuMemMap(address, bytes, offset, handle, flags);
+}
+
+static CUresult unmap_by_pool(CUdeviceptr address, size_t bytes)
+{
+    sim_trace("    unmap %#llx, %zu bytes", address, bytes);
+    return wrapped_cuMemUnmap(address, bytes);
+}
+
 void edge_wrap_driver(struct driver *driver)
 {
     emu_driver(driver);
@@ -232,6 +246,8 @@ void edge_wrap_driver(struct driver *driver)
     DRIVER_CALLS(FILL)
 #undef FILL
     driver->cuMemcpyAsync = copy_by_pool;
+    driver->cuMemMap = map_by_pool;
+    driver->cuMemUnmap = unmap_by_pool;
 }
 
 const char *edge_call_name(enum sim_call call)
