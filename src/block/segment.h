@@ -84,6 +84,7 @@ struct segment {
     uint32_t id;          /* block id of a segment that is one block */
     uint32_t touch_index; /* of the operation with touch_serial, in its touches */
     uint64_t touch_serial;
+    uint64_t look_serial; /* of the last operation whose writes into it are to be looked at (vet) */
     uint64_t aged;    /* when it last went to the young end of its list of ages */
     uint8_t state;    /* enum segment_state */
     bool noted;       /* an allocator above says what lives in it */

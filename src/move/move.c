@@ -335,10 +335,15 @@ static void withdraw(struct move *move, struct move_request *request)
     }
 }
 
-static void leave_queue(struct move *move, struct move_request *request)
+void move_touches_change(struct move *move, struct move_request *request)
 {
     if (request->pinned) withdraw(move, request);
     set_pins(request, false);
+}
+
+static void leave_queue(struct move *move, struct move_request *request)
+{
+    move_touches_change(move, request);
     if (request->queued) list_remove(&request->link);
     request->queued = false;
 }

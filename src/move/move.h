@@ -175,6 +175,10 @@ void move_create(struct move *move, struct segments *segments, struct frame_tabl
  * change; an operation that gives up calls move_abandon. On ADMITTED the caller notes the uses
  * before it lets the lock go. */
 enum move_verdict move_admit(struct move *move, struct move_request *request);
+
+/* What a held operation touches is about to change: it lets go of what it had, and keeps its place
+ * in the queue. */
+void move_touches_change(struct move *move, struct move_request *request);
 void move_abandon(struct move *move, struct move_request *request);
 
 /* The next thing to do, if any; the caller carries it out unlocked and reports with move_done. */

@@ -54,12 +54,17 @@ static CUresult piece_info(const struct driver *driver, void *function, size_t i
     return result == CUDA_SUCCESS || kernel != CUDA_ERROR_INVALID_VALUE ? result : kernel;
 }
 
+enum { TRIES = 8 }; /* an answer is kept for good, so a failure is not taken at its word */
+
 static bool ask_layout(const struct driver *driver, struct param_function *function)
 {
     uint32_t room = 0;
     for (size_t i = 0;; i++) {
         size_t offset, bytes;
-        CUresult result = piece_info(driver, function->handle, i, &offset, &bytes);
+        CUresult result;
+        unsigned tries = 0;
+        do result = piece_info(driver, function->handle, i, &offset, &bytes);
+        while (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE && ++tries < TRIES);
         if (result == CUDA_ERROR_INVALID_VALUE) return true; /* past the last parameter */
         if (result != CUDA_SUCCESS) return false;
         if (function->count == room) {
@@ -174,63 +179,73 @@ unsigned params_scan(const struct param_function *function, void *const *params,
 
 /* ---- tables ---- */
 
-static void add_target(struct table *table, struct segment *target)
+/* True: it was not there before. */
+static bool add_target(struct table *table, struct segment *target)
 {
+    struct segment *gone = NULL; /* a target that is gone leaves its place */
+    uint32_t at = table->count;
     for (uint32_t i = 0; i < table->count; i++) {
-        if (table->to[i].segment != target) continue;
-        table->to[i].generation = target->generation;
-        return;
+        bool there = table->to[i].segment->generation == table->to[i].generation;
+        if (table->to[i].segment == target) {
+            table->to[i].generation = target->generation;
+            return !there;
+        }
+        if (!there && !gone) gone = table->to[at = i].segment;
     }
-    for (uint32_t i = 0; i < table->count; i++) { /* a target that is gone leaves its place */
-        if (table->to[i].segment->generation == table->to[i].generation) continue;
-        table->to[i].segment = target;
-        table->to[i].generation = target->generation;
-        return;
-    }
-    if (table->count == TABLE_TARGETS) {
+    if (at == TABLE_TARGETS) {
         table->full = true;
-        return;
+        return true;
     }
-    table->to[table->count].segment = target;
-    table->to[table->count++].generation = target->generation;
+    table->to[at].segment = target;
+    table->to[at].generation = target->generation;
+    if (at == table->count) table->count++;
+    return true;
 }
 
-bool table_learn(struct segments *segments, struct segment *holder, const void *memory,
-                 uint64_t bytes)
+static struct table *table_of(struct segment *holder)
 {
-    bool found = false;
+    if (!holder->table) holder->table = calloc(1, sizeof *holder->table);
+    if (!holder->table) holder->loose = true;
+    return holder->table;
+}
+
+void table_fill(struct segment *holder)
+{
+    struct table *table = table_of(holder);
+    if (table) table->full = true;
+}
+
+unsigned table_learn(struct segments *segments, struct segment *holder, const void *memory,
+                     uint64_t bytes)
+{
+    unsigned found = 0;
     const struct space *space = segments->space;
     /* In memory, pointers are aligned; at steps of 4, two indices side by side look like one. */
     for (uint64_t offset = 0; offset + sizeof(vp_addr) <= bytes; offset += sizeof(vp_addr)) {
         vp_addr word;
         memcpy(&word, (const char *)memory + offset, sizeof word);
-        if (!space_contains(space, word)) continue;
+        if (word - space->base >= space->next - space->base) continue;
         struct segment *target = segment_of(segments, word);
-        if (!target) continue;
-        found = true;
-        if (!holder->table) holder->table = calloc(1, sizeof *holder->table);
-        if (!holder->table) {
-            holder->loose = true;
-            return true;
-        }
-        if (target != holder) add_target(holder->table, target);
+        struct table *table = target ? table_of(holder) : NULL;
+        if (!target)
+            found |= TABLE_STALE;
+        else if (!table || add_target(table, target)) /* the holder too: it may hold many blocks */
+            found |= TABLE_NEW;
     }
     return found;
 }
 
-void table_copy(struct segment *holder, const struct table *from)
+bool table_copy(struct segment *holder, const struct table *from)
 {
-    if (holder->table == from) return;
-    if (!holder->table) holder->table = calloc(1, sizeof *holder->table);
-    if (!holder->table) {
-        holder->loose = true;
-        return;
-    }
-    holder->table->full |= from->full;
+    if (holder->table == from) return false;
+    struct table *table = table_of(holder);
+    bool more = !table || from->full > table->full;
+    if (!table) return more;
+    table->full |= from->full;
     for (uint32_t i = 0; i < from->count; i++)
-        if (from->to[i].segment->generation == from->to[i].generation &&
-            from->to[i].segment != holder)
-            add_target(holder->table, from->to[i].segment);
+        if (from->to[i].segment->generation == from->to[i].generation)
+            more |= add_target(table, from->to[i].segment);
+    return more;
 }
 
 void table_clear(struct segment *segment)

@@ -23,6 +23,7 @@
 enum {
     PARAMS_FUNCTIONS = 1 << 14, /* functions kept; beyond that each launch asks the driver again */
     PARAMS_PROBATION = 2,       /* launches of a function that are looked through */
+    PARAMS_DOUBTS = 8, /* more of them, where what was found may be the function's or not */
 };
 
 struct param_piece {
@@ -36,6 +37,7 @@ struct param_function {
     struct param_piece *pieces;
     char *name;
     _Atomic uint32_t probation; /* launches still to be looked through; 0: vetted */
+    uint32_t doubts;            /* guarded by the pool's lock */
     _Atomic bool writes_addresses;
     struct param_function *next; /* among those forgotten */
 };
@@ -80,12 +82,18 @@ struct table {
 };
 
 /* Looks through memory that is, or will be, the content of `holder`, and notes which live segments
- * it points to. True when there was any such word. VP_NO_HOST_MEMORY is noted as a full table. */
-bool table_learn(struct segments *segments, struct segment *holder, const void *memory,
-                 uint64_t bytes);
+ * it points to. Says what there was: addresses of segments not noted before (TABLE_NEW), addresses
+ * where nothing lives any more (TABLE_STALE). Without host memory the holder is loose. */
+enum { TABLE_NEW = 1, TABLE_STALE = 2 };
+unsigned table_learn(struct segments *segments, struct segment *holder, const void *memory,
+                     uint64_t bytes);
 
-/* The holder's content becomes, in part, that of a buffer with this table. */
-void table_copy(struct segment *holder, const struct table *from);
+/* The holder's content becomes, in part, that of a buffer with this table. True: it points to more
+ * than before. */
+bool table_copy(struct segment *holder, const struct table *from);
+
+/* The holder's content could not be looked at: it may point anywhere. */
+void table_fill(struct segment *holder);
 
 /* Forgets what a segment points to. */
 void table_clear(struct segment *segment);

@@ -105,6 +105,7 @@ struct vp_pool {
     struct pool_lane lanes[MOVE_LANES];
 
     struct vet *vet;
+    uint64_t tables; /* changes with every table */
     struct record *record;
     uint32_t captures; /* streams that capture */
     pthread_mutex_t verifying, recording;
@@ -189,9 +190,21 @@ CUresult pool_release_memory(vp_pool *pool, const struct frame *frame);
 vp_status vet_create(vp_pool *pool) VP_MUST_USE;
 void vet_destroy(vp_pool *pool);
 
-/* After an exclusive operation was queued: queues copies of what it may have written, on its
- * stream. */
-void vet_queue(vp_pool *pool, const struct pool_op *op);
+/* Where what the operation will have written is looked at; NULL: all places are taken for now. Lock
+ * held. vet_release gives it back unused. */
+struct vet_slot *vet_reserve(vp_pool *pool);
+void vet_release(vp_pool *pool, struct vet_slot *slot);
+
+/* What the operation touches is to be looked at before others that are given it may run. Lock
+ * held. */
+void vet_note(struct pool_op *op);
+
+/* True while something that the operation is given has yet to be looked at. Lock held. */
+bool vet_is_due(const struct pool_op *op);
+
+/* After the operation was queued, or failed to be: queues copies of what it may have written, on
+ * its stream. */
+void vet_queue(struct pool_op *op, CUresult result);
 
 /* Looks at what has arrived; lock held, let go in between. True when something was over. */
 bool vet_poll(vp_pool *pool);

@@ -64,6 +64,7 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
     op->host = NULL;
     op->word_count = 0;
     op->sequence = 0;
+    op->vet = NULL;
     op->unclear = op->overflown = op->verifying = false;
     op->thread = pool_thread_get(pool);
     memset(&op->request, 0, offsetof(struct move_request, waits));
@@ -194,7 +195,9 @@ static bool close_over_tables(struct pool_op *op)
 static void learn_from_host(struct pool_op *op)
 {
     struct segment *holder = segment_of(&op->pool->segments, op->host_to);
-    if (holder) table_learn(&op->pool->segments, holder, op->host, op->host_bytes);
+    if (!holder) return;
+    if (table_learn(&op->pool->segments, holder, op->host, op->host_bytes) & TABLE_NEW)
+        op->pool->tables++;
 }
 
 /* A copy carries the addresses in its source along. */
@@ -204,7 +207,18 @@ static void learn_from_copy(struct pool_op *op)
     for (uint32_t i = 0; i < op->request.count; i++) {
         const struct table *table = touches[i].segment->table;
         for (uint32_t k = 0; table && k < op->request.count; k++)
-            if (k != i) table_copy(touches[k].segment, table);
+            if (k != i && table_copy(touches[k].segment, table)) op->pool->tables++;
+    }
+}
+
+/* What is not known may lie anywhere; of a graph the captured segments stay where they are. */
+static void add_all(struct pool_op *op)
+{
+    list_each(node, &op->pool->segments.all)
+    {
+        struct segment *segment = list_entry(node, struct segment, all);
+        if (op->request.count == POOL_TOUCHES) return;
+        if (segment->state == SEGMENT_LIVE) add_segment(op, segment);
     }
 }
 
@@ -230,10 +244,12 @@ static void resolve(struct pool_op *op)
     bool vetted = !op->function ||
                   (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
                    !atomic_load_explicit(&op->function->writes_addresses, memory_order_relaxed));
-    op->request.exclusive = op->unclear || !vetted || tables;
+    if (op->unclear && op->kind != POOL_GRAPH) add_all(op);
+    op->request.exclusive = (op->unclear || !vetted || tables) && !op->request.host_waits;
     if (op->unclear)
         for (uint32_t i = 0; i < op->request.count; i++)
             op->thread->touches[i].segment->loose = true;
+    op->tables = pool->tables;
 }
 
 /* ---- streams ---- */
@@ -285,13 +301,34 @@ static void report_hold(struct pool_op *op, uint64_t held_ns)
     }
 }
 
+static enum move_verdict try_admit(struct pool_op *op)
+{
+    vp_pool *pool = op->pool;
+    if (op->tables != pool->tables) { /* it may touch more than it seemed */
+        move_touches_change(&pool->move, &op->request);
+        resolve(op);
+    }
+    if (op->overflown) {
+        move_abandon(&pool->move, &op->request);
+        return MOVE_REFUSED;
+    }
+    if (vet_is_due(op)) return MOVE_HELD;
+    if (op->request.exclusive && !(op->vet = vet_reserve(pool))) return MOVE_HELD;
+    enum move_verdict verdict = move_admit(&pool->move, &op->request);
+    if (verdict != MOVE_ADMITTED) {
+        vet_release(pool, op->vet);
+        op->vet = NULL;
+    }
+    return verdict;
+}
+
 static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
 {
     vp_pool *pool = op->pool;
     uint64_t began = pool_now_ns(pool), reported = 0;
     while (*verdict == MOVE_HELD && !pool->lost) {
         if (!pool_work(pool)) pool_wait(pool, hold_wait_ns);
-        *verdict = move_admit(&pool->move, &op->request);
+        *verdict = try_admit(op);
         uint64_t held = pool_now_ns(pool) - began;
         if (held - reported > hold_report_ns) {
             reported = held;
@@ -391,8 +428,8 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     if (op->overflown) return refuse(op);
     if (op->request.count == 0 && !op->unclear) return CUDA_SUCCESS;
     prepare_capture(op);
-    if (!all_ready(op)) {
-        enum move_verdict verdict = move_admit(&pool->move, &op->request);
+    if (!all_ready(op) || vet_is_due(op)) {
+        enum move_verdict verdict = try_admit(op);
         CUresult lost = verdict == MOVE_HELD ? hold(op, &verdict) : CUDA_SUCCESS;
         if (lost != CUDA_SUCCESS) return lost;
         if (verdict == MOVE_REFUSED) return refuse(op);
@@ -403,6 +440,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
         if (op->request.host_waits) pin_captured(op);
     }
     note_uses(op);
+    vet_note(op);
     return CUDA_SUCCESS;
 }
 
@@ -459,7 +497,7 @@ CUresult pool_op_leave(struct pool_op *op, CUresult result)
     vp_pool *pool = op->pool;
     if (op->sequence) {
         struct order_stream *stream = pool->order.stream[op->slot];
-        if (op->request.exclusive) vet_queue(pool, op);
+        if (op->vet) vet_queue(op, result);
         if (pool->record && result == CUDA_SUCCESS) record_op(pool, op);
         order_leave(stream);
         bool wanted = atomic_load_explicit(&stream->mark_wanted, memory_order_relaxed);

@@ -34,15 +34,17 @@ struct pool_op {
     void *handle;     /* the CUfunction or CUkernel, NULL otherwise */
     struct param_function *function;
     void *const *params, *const *extra;
-    const void *host;    /* of a copy from the host: its source, */
-    uint64_t host_bytes; /* length */
-    CUdeviceptr host_to; /* and destination */
-    uint32_t word_count; /* addresses and ranges named so far */
-    uint32_t slot;       /* of the stream */
-    uint64_t sequence;   /* its number in the stream; 0: nothing in the pool is touched */
-    bool unclear;        /* may touch anything: runs alone */
-    bool verifying;      /* holds the lock of verify mode */
-    bool overflown;      /* more addresses than can be kept */
+    const void *host;     /* of a copy from the host: its source, */
+    uint64_t host_bytes;  /* length */
+    CUdeviceptr host_to;  /* and destination */
+    uint32_t word_count;  /* addresses and ranges named so far */
+    uint32_t slot;        /* of the stream */
+    uint64_t sequence;    /* its number in the stream; 0: nothing in the pool is touched */
+    bool unclear;         /* may touch anything: runs alone */
+    struct vet_slot *vet; /* where what it wrote is looked at, if it runs alone */
+    uint64_t tables;      /* state of the tables when it was looked what it touches */
+    bool verifying;       /* holds the lock of verify mode */
+    bool overflown;       /* more addresses than can be kept */
     struct pool_thread *thread;
     struct move_request request;
 };

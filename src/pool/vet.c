@@ -6,6 +6,7 @@
  * alone, and no move starts. */
 #include "pool/internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,14 +26,18 @@ struct vet_piece {
 /* One operation that ran alone. */
 struct vet_slot {
     bool used, queued;
-    CUevent event; /* kept, like the staging buffer, for the next */
+    uint64_t serial; /* of the operation */
+    CUevent event;   /* kept, like the staging buffer, for the next */
     void *staging;
     struct param_function *function;
+    bool staged; /* the copies were queued; else what was written is not known */
     uint32_t count;
     struct vet_piece pieces[VET_PIECES];
 };
 
 struct vet {
+    uint64_t serial; /* of the last operation that ran alone */
+    unsigned used;   /* slots */
     struct vet_slot slots[VET_SLOTS];
 };
 
@@ -54,22 +59,54 @@ void vet_destroy(vp_pool *pool)
     pool->vet = NULL;
 }
 
-/* Lock held; waits for a slot. */
-static struct vet_slot *take_slot(vp_pool *pool)
+struct vet_slot *vet_reserve(vp_pool *pool)
 {
-    for (;;) {
-        for (unsigned i = 0; i < VET_SLOTS; i++) {
-            if (pool->vet->slots[i].used) continue;
-            struct vet_slot *slot = &pool->vet->slots[i];
-            slot->used = true;
-            slot->queued = false;
-            slot->function = NULL;
-            slot->count = 0;
-            return slot;
-        }
-        if (pool->lost) return NULL;
-        if (!pool_work(pool)) pool_wait(pool, 50 * NS_PER_US);
+    for (unsigned i = 0; i < VET_SLOTS; i++) {
+        struct vet_slot *slot = &pool->vet->slots[i];
+        if (slot->used) continue;
+        slot->used = true;
+        slot->queued = slot->staged = false;
+        slot->serial = ++pool->vet->serial;
+        slot->function = NULL;
+        slot->count = 0;
+        pool->vet->used++;
+        return slot;
     }
+    return NULL;
+}
+
+void vet_release(vp_pool *pool, struct vet_slot *slot)
+{
+    if (!slot) return;
+    assert(slot->used);
+    slot->used = slot->queued = false;
+    pool->vet->used--;
+}
+
+void vet_note(struct pool_op *op)
+{
+    for (uint32_t i = 0; op->vet && i < op->request.count; i++)
+        op->thread->touches[i].segment->look_serial = op->vet->serial;
+}
+
+/* The oldest operation whose writes have yet to be looked at. */
+static uint64_t oldest_serial(const struct vet *vet)
+{
+    uint64_t oldest = UINT64_MAX;
+    for (unsigned i = 0; i < VET_SLOTS; i++)
+        if (vet->slots[i].used && vet->slots[i].serial < oldest) oldest = vet->slots[i].serial;
+    return oldest;
+}
+
+bool vet_is_due(const struct pool_op *op)
+{
+    const struct vet *vet = op->pool->vet;
+    bool follows = op->kind == POOL_KERNEL || (op->kind == POOL_COPY && op->request.count > 1);
+    if (!vet->used || !follows) return false;
+    uint64_t oldest = oldest_serial(vet);
+    for (uint32_t i = 0; i < op->request.count; i++)
+        if (op->thread->touches[i].segment->look_serial >= oldest) return true;
+    return false;
 }
 
 static uint64_t bytes_worth_looking_at(vp_pool *pool, struct segment *segment, vp_addr address,
@@ -125,51 +162,56 @@ static CUresult stage(vp_pool *pool, const struct pool_op *op, struct vet_slot *
     return result;
 }
 
-void vet_queue(vp_pool *pool, const struct pool_op *op)
-{
-    const struct driver *driver = pool->driver;
-    pool_lock(pool);
-    struct vet_slot *slot = take_slot(pool);
-    if (slot && op->function) list_pieces(pool, op, slot, op->thread->scanned);
-    pool_unlock(pool);
-    if (!slot) return;
-    if (stage(pool, op, slot, op->thread->scanned) == CUDA_SUCCESS)
-        slot->function = op->function; /* else it stays on probation */
-    else
-        slot->count = 0;
-    CUresult result = CUDA_SUCCESS;
-    if (!slot->event) result = driver->cuEventCreate(&slot->event, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) result = driver->cuEventRecord(slot->event, op->stream);
-    if (result != CUDA_SUCCESS) driver->cuStreamSynchronize(op->stream);
-    pool_lock(pool);
-    slot->queued = result == CUDA_SUCCESS;
-    if (!slot->queued) { /* over already */
-        slot->used = false;
-        move_exclusive_over(&pool->move);
-    }
-    pool_unlock(pool);
-}
-
 /* Looks through what was staged; lock held. */
 static void look(vp_pool *pool, struct vet_slot *slot)
 {
-    bool found = false;
+    unsigned found = 0;
     for (uint32_t i = 0; i < slot->count; i++) {
         const struct vet_piece *piece = &slot->pieces[i];
-        if (piece->segment->generation != piece->generation ||
-            piece->segment->state != SEGMENT_LIVE)
-            continue;
-        const char *bytes = (const char *)slot->staging + piece->offset;
-        bool was_table = piece->segment->table != NULL;
-        found |= table_learn(&pool->segments, piece->segment, bytes, piece->bytes) && !was_table;
+        struct segment *segment = piece->segment;
+        if (segment->generation != piece->generation || segment->state != SEGMENT_LIVE) continue;
+        if (slot->staged)
+            found |= table_learn(&pool->segments, segment,
+                                 (const char *)slot->staging + piece->offset, piece->bytes);
+        else
+            table_fill(segment);
     }
+    if (found & TABLE_NEW || !slot->staged) pool->tables++;
     struct param_function *function = slot->function;
-    if (!function) return;
-    if (found && !atomic_exchange(&function->writes_addresses, true))
+    if (!function || !slot->staged) return;
+    if (found & TABLE_NEW && !atomic_exchange(&function->writes_addresses, true))
         log_info("%s writes addresses into memory: it is looked through at each launch",
                  function->name);
+    /* Stale addresses may have been written just now, or lain there for long. */
+    if (found & TABLE_STALE && function->doubts++ < PARAMS_DOUBTS) return;
     uint32_t left = atomic_load(&function->probation);
     if (left) atomic_store(&function->probation, left - 1);
+}
+
+static void finish(vp_pool *pool, struct vet_slot *slot)
+{
+    look(pool, slot);
+    vet_release(pool, slot);
+    move_exclusive_over(&pool->move);
+}
+
+void vet_queue(struct pool_op *op, CUresult result)
+{
+    vp_pool *pool = op->pool;
+    struct vet_slot *slot = op->vet;
+    pool_lock(pool);
+    if (result == CUDA_SUCCESS && op->function) list_pieces(pool, op, slot, op->thread->scanned);
+    pool_unlock(pool);
+    slot->function = op->function;
+    slot->staged = stage(pool, op, slot, op->thread->scanned) == CUDA_SUCCESS;
+    CUresult recorded = CUDA_SUCCESS;
+    if (!slot->event) recorded = pool->driver->cuEventCreate(&slot->event, CU_EVENT_DISABLE_TIMING);
+    if (recorded == CUDA_SUCCESS) recorded = pool->driver->cuEventRecord(slot->event, op->stream);
+    if (recorded != CUDA_SUCCESS) pool_drain_stream(pool, op->stream);
+    pool_lock(pool);
+    slot->queued = recorded == CUDA_SUCCESS;
+    if (!slot->queued) finish(pool, slot);
+    pool_unlock(pool);
 }
 
 bool vet_poll(vp_pool *pool)
@@ -182,9 +224,7 @@ bool vet_poll(vp_pool *pool)
         CUresult result = pool->driver->cuEventQuery(slot->event);
         pool_lock(pool);
         if (result != CUDA_SUCCESS) continue;
-        look(pool, slot);
-        slot->used = slot->queued = false;
-        move_exclusive_over(&pool->move);
+        finish(pool, slot);
         any = true;
     }
     return any;
