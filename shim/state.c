@@ -80,7 +80,6 @@ static bool ever_open, ending; /* under `opening`, but for the exit handler, whi
 /* Says what has been. Of several pools one after the other, the last one's report stays. */
 static void report(vp_pool *pool)
 {
-    pool_flush_record(pool);
     if (shim_settings.report && vp_report(pool, shim_settings.report) != VP_OK)
         log_error("the report could not be written to %s", shim_settings.report);
     if (log_get_level() != LOG_QUIET) pool_log_summary(pool);
