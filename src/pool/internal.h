@@ -159,6 +159,10 @@ vp_status pool_open_stepped(const struct driver *driver, const vp_options *optio
 /* work.c: records a mark on a stream, in the current context. Lock not held; `marking` is set. */
 CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream stream);
 
+/* Whether an event has come to pass; lock held, let go meanwhile. An error that stays is that of a
+ * lost context: then the pool is lost. */
+bool pool_has_passed(vp_pool *pool, CUevent event);
+
 /* Waits for all work of a stream that is about to end or that cannot be marked. */
 void pool_drain_stream(vp_pool *pool, CUstream stream);
 
@@ -185,6 +189,13 @@ void pool_clear_residue(vp_pool *pool, vp_addr address, uint64_t bytes);
 CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_t *handle,
                           vp_addr *alias);
 CUresult pool_release_memory(vp_pool *pool, const struct frame *frame);
+
+/* give.c */
+void pool_give_event(const vp_pool *pool, CUevent event);
+void pool_give_stream(const vp_pool *pool, CUstream stream);
+void pool_give_handle(const vp_pool *pool, CUmemGenericAllocationHandle handle);
+void pool_give_range(const vp_pool *pool, vp_addr address, uint64_t bytes);
+void pool_give_host(const vp_pool *pool, void *memory);
 
 /* vet.c: looking through what unvetted functions wrote. */
 vp_status vet_create(vp_pool *pool) VP_MUST_USE;

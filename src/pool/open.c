@@ -76,7 +76,7 @@ static vp_status probe_host(vp_pool *pool, CUmemAllocationProp *prop)
         CUmemGenericAllocationHandle handle;
         result = driver->cuMemCreate(&handle, pool->page_bytes, prop, 0);
         if (result != CUDA_SUCCESS) continue;
-        driver->cuMemRelease(handle);
+        pool_give_handle(pool, handle);
         return VP_OK;
     }
     log_error("host memory cannot be pooled: cuMemCreate for it fails with %s; in a container, add "
@@ -232,7 +232,7 @@ static vp_status lay_out_addresses(vp_pool *pool)
     if (status != VP_OK) return status;
     status = space_create(&pool->space, base, bytes, pool->page_bytes);
     if (status != VP_OK) {
-        pool->driver->cuMemAddressFree(base, bytes);
+        pool_give_range(pool, base, bytes);
         return status;
     }
     for (unsigned i = 0; i < pool->frames.places; i++)
@@ -343,9 +343,9 @@ static vp_status make_lane(vp_pool *pool, struct pool_lane *lane)
 
 static void destroy_lane(vp_pool *pool, struct pool_lane *lane)
 {
-    if (lane->stream) pool->driver->cuStreamDestroy_v2(lane->stream);
+    if (lane->stream) pool_give_stream(pool, lane->stream);
     for (unsigned i = 0; i < MOVE_COPIES; i++)
-        if (lane->events[i]) pool->driver->cuEventDestroy_v2(lane->events[i]);
+        if (lane->events[i]) pool_give_event(pool, lane->events[i]);
     memset(lane, 0, sizeof *lane);
 }
 
@@ -376,7 +376,8 @@ static void unmap_segment(vp_pool *pool, struct segment *segment)
     for (uint32_t i = 0; i < segment->chunk_count; i++) {
         struct chunk *chunk = &segment->chunks[i];
         bool mapped = chunk->state == CHUNK_RESIDENT || chunk->state == CHUNK_SETTLING ||
-                      chunk->state == CHUNK_LEAVING || chunk->state == CHUNK_POISONED;
+                      chunk->state == CHUNK_LEAVING || chunk->state == CHUNK_UNMAPPING ||
+                      chunk->state == CHUNK_POISONED;
         if (mapped) pool_unmap(pool, chunk_address(chunk), chunk_bytes(&pool->segments, chunk));
     }
     if (segment->guard_pages)
@@ -399,10 +400,10 @@ static void release_memory(vp_pool *pool)
                       pool->frames.place[frame->place].name, driver_error_name(driver, result));
     }
     pool_clear_residue(pool, 0, UINT64_MAX);
-    if (pool->guard_handle) driver->cuMemRelease(pool->guard_handle);
-    if (pool->space.bytes) driver->cuMemAddressFree(pool->space.base, pool->space.bytes);
+    if (pool->guard_handle) pool_give_handle(pool, pool->guard_handle);
+    if (pool->space.bytes) pool_give_range(pool, pool->space.base, pool->space.bytes);
     if (pool->alias_end > pool->alias_base)
-        driver->cuMemAddressFree(pool->alias_base, pool->alias_end - pool->alias_base);
+        pool_give_range(pool, pool->alias_base, pool->alias_end - pool->alias_base);
 }
 
 static void destroy_marks(vp_pool *pool)
@@ -410,7 +411,7 @@ static void destroy_marks(vp_pool *pool)
     for (unsigned slot = 0; slot < pool->order.count; slot++)
         for (unsigned i = 0; i < ORDER_MARKS; i++) {
             CUevent event = pool->order.stream[slot]->marks[i].event;
-            if (event) pool->driver->cuEventDestroy_v2(event);
+            if (event) pool_give_event(pool, event);
         }
 }
 

@@ -83,11 +83,10 @@ void record_destroy(vp_pool *pool)
     if (!record) return;
     if (!pool->lost) drain(pool, true);
     while (record->head < record->tail)
-        pool->driver->cuEventDestroy_v2(record->pending[record->head++ % RECORD_PENDING].event);
-    for (uint32_t i = 0; i < record->spare_count; i++)
-        pool->driver->cuEventDestroy_v2(record->spare[i]);
+        pool_give_event(pool, record->pending[record->head++ % RECORD_PENDING].event);
+    for (uint32_t i = 0; i < record->spare_count; i++) pool_give_event(pool, record->spare[i]);
     for (unsigned i = 0; i < ORDER_STREAMS; i++)
-        if (record->last[i]) pool->driver->cuEventDestroy_v2(record->last[i]);
+        if (record->last[i]) pool_give_event(pool, record->last[i]);
     vp_status status = trace_writer_close(record->writer);
     if (status != VP_OK) log_error("the trace is not whole: %s", vp_status_text(status));
     free(record);

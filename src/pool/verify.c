@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/units.h"
 
-enum { HISTORY = 8 };
+enum { HISTORY = 8, SYNC_TRIES = 32 };
 
 void verify_begin(struct pool_op *op)
 {
@@ -84,7 +84,10 @@ CUresult verify_end(struct pool_op *op, CUresult result)
 {
     vp_pool *pool = op->pool;
     if (result == CUDA_SUCCESS && !op->request.host_waits) {
-        result = pool->driver->cuCtxSynchronize();
+        for (unsigned tries = 0; tries < SYNC_TRIES; tries++) {
+            result = pool->driver->cuCtxSynchronize();
+            if (result == CUDA_SUCCESS) break; /* a fault stays */
+        }
         if (result != CUDA_SUCCESS) {
             report(op, result);
             pool->lost = true;

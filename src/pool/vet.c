@@ -52,8 +52,8 @@ void vet_destroy(vp_pool *pool)
     if (!pool->vet) return;
     for (unsigned i = 0; i < VET_SLOTS; i++) {
         struct vet_slot *slot = &pool->vet->slots[i];
-        if (slot->event) pool->driver->cuEventDestroy_v2(slot->event);
-        if (slot->staging) pool->driver->cuMemFreeHost(slot->staging);
+        if (slot->event) pool_give_event(pool, slot->event);
+        if (slot->staging) pool_give_host(pool, slot->staging);
     }
     free(pool->vet);
     pool->vet = NULL;
@@ -220,10 +220,7 @@ bool vet_poll(vp_pool *pool)
     for (unsigned i = 0; i < VET_SLOTS; i++) {
         struct vet_slot *slot = &pool->vet->slots[i];
         if (!slot->used || !slot->queued) continue;
-        pool_unlock(pool);
-        CUresult result = pool->driver->cuEventQuery(slot->event);
-        pool_lock(pool);
-        if (result != CUDA_SUCCESS) continue;
+        if (!pool_has_passed(pool, slot->event)) continue;
         finish(pool, slot);
         any = true;
     }

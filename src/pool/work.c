@@ -155,7 +155,7 @@ CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_
     CUresult result = pool->driver->cuMemCreate(&handle, bytes, &pool->place_prop[place], 0);
     if (result == CUDA_SUCCESS) {
         result = pool_map(pool, *alias, bytes, handle, place);
-        if (result != CUDA_SUCCESS) pool->driver->cuMemRelease(handle);
+        if (result != CUDA_SUCCESS) pool_give_handle(pool, handle);
     }
     if (result != CUDA_SUCCESS)
         give_alias(pool, *alias);
@@ -276,7 +276,7 @@ CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream strea
     if (result == CUDA_SUCCESS)
         mark->event = event;
     else if (fresh) /* it may be of the wrong context for this stream: the next one tries anew */
-        driver->cuEventDestroy_v2(event);
+        pool_give_event(pool, event);
     return result;
 }
 
@@ -356,9 +356,7 @@ static void lose(vp_pool *pool, CUresult result)
     pool->lost_with = result;
 }
 
-/* Asks for one event without the lock; true when it has come to pass. An error that stays is that
- * of a lost context. */
-static bool has_passed(vp_pool *pool, CUevent event)
+bool pool_has_passed(vp_pool *pool, CUevent event)
 {
     CUresult result;
     unsigned tries = 0;
@@ -376,7 +374,7 @@ static bool poll_lane(vp_pool *pool, unsigned index)
     struct move_lane *lane = &pool->move.lanes[index];
     while (lane->ended < lane->issued) {
         uint64_t ticket = lane->ended + 1;
-        if (!has_passed(pool, pool->lanes[index].events[ticket % MOVE_COPIES])) break;
+        if (!pool_has_passed(pool, pool->lanes[index].events[ticket % MOVE_COPIES])) break;
         move_copy_ended(&pool->move, index);
         any = true;
     }
@@ -389,7 +387,7 @@ static bool poll_stream(vp_pool *pool, struct order_stream *stream)
     struct order_mark *mark;
     while ((mark = order_mark_oldest(stream)) != NULL) {
         uint64_t covers = mark->covers;
-        if (!has_passed(pool, (CUevent)mark->event)) break;
+        if (!pool_has_passed(pool, (CUevent)mark->event)) break;
         order_mark_passed(stream, covers);
         any = true;
     }

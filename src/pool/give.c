@@ -1,0 +1,25 @@
+/* Giving back what was had from the driver. A call that fails is made again a few times: what it
+ * does not take back is lost for good, so that is said. */
+#include "base/log.h"
+#include "pool/internal.h"
+
+enum { TRIES = 8 };
+
+#define GIVE(name, parameters, symbol, arguments)                                                  \
+    void name parameters                                                                           \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        unsigned tries = 0;                                                                        \
+        do result = pool->driver->symbol arguments;                                                \
+        while (result != CUDA_SUCCESS && ++tries < TRIES);                                         \
+        if (result != CUDA_SUCCESS && !pool->lost)                                                 \
+            log_error(#symbol " fails: %s", driver_error_name(pool->driver, result));              \
+    }
+
+GIVE(pool_give_event, (const vp_pool *pool, CUevent event), cuEventDestroy_v2, (event))
+GIVE(pool_give_stream, (const vp_pool *pool, CUstream stream), cuStreamDestroy_v2, (stream))
+GIVE(pool_give_handle, (const vp_pool *pool, CUmemGenericAllocationHandle handle), cuMemRelease,
+     (handle))
+GIVE(pool_give_range, (const vp_pool *pool, vp_addr address, uint64_t bytes), cuMemAddressFree,
+     (address, bytes))
+GIVE(pool_give_host, (const vp_pool *pool, void *memory), cuMemFreeHost, (memory))
