@@ -85,10 +85,10 @@ struct segment {
     uint32_t touch_index; /* of the operation with touch_serial, in its touches */
     uint64_t touch_serial;
     uint64_t look_serial; /* of the last operation whose writes into it are to be looked at (vet) */
-    uint64_t aged;    /* when it last went to the young end of its list of ages */
-    uint8_t state;    /* enum segment_state */
-    bool noted;       /* an allocator above says what lives in it */
-    bool unlisted;    /* not all of that is in `blocks`: there was no memory for the list */
+    uint64_t aged;        /* when it last went to the young end of its list of ages */
+    uint8_t state;        /* enum segment_state */
+    bool noted;           /* an allocator above says what lives in it */
+    bool unlisted;        /* not all of that is in `blocks`: there was no memory for the list */
     bool loose;       /* touched by work of which not all is known: stays mapped wherever it is */
     bool read_mostly; /* advised */
     bool captured;    /* part of a captured graph: never moves */
