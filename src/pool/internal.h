@@ -159,6 +159,10 @@ vp_status pool_open_stepped(const struct driver *driver, const vp_options *optio
 /* work.c: records a mark on a stream, in the current context. Lock not held; `marking` is set. */
 CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream stream);
 
+/* The calling thread's context. Streams are told apart by it, so one failure is not taken for an
+ * answer. */
+CUresult pool_current_context(const vp_pool *pool, CUcontext *context);
+
 /* Whether an event has come to pass; lock held, let go meanwhile. An error that stays is that of a
  * lost context: then the pool is lost. */
 bool pool_has_passed(vp_pool *pool, CUevent event);

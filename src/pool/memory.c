@@ -213,7 +213,7 @@ static vp_status ensure_attached(vp_pool *pool, unsigned card)
 {
     if (pool->computes >> card & 1) return VP_OK;
     CUcontext context = NULL;
-    pool->driver->cuCtxGetCurrent(&context);
+    if (pool_current_context(pool, &context) != CUDA_SUCCESS) return VP_DRIVER;
     return context ? pool_attach(pool, card, context) : VP_UNSUPPORTED;
 }
 

@@ -102,7 +102,7 @@ static uint64_t card_capacity(vp_pool *pool, unsigned card)
 {
     size_t free_bytes = 0, total_bytes = 0;
     CUcontext current = NULL;
-    pool->driver->cuCtxGetCurrent(&current);
+    if (pool_current_context(pool, &current) != CUDA_SUCCESS) current = NULL;
     CUdevice device = -1;
     bool here =
         current && pool->driver->cuCtxGetDevice(&device) == CUDA_SUCCESS && device == (int)card;

@@ -450,8 +450,10 @@ CUresult pool_op_enter(struct pool_op *op)
     if (op->word_count == 0 && !op->unclear && !op->overflown) return CUDA_SUCCESS;
     if (!op->thread) return CUDA_ERROR_OUT_OF_MEMORY;
     CUcontext context = NULL;
+    CUresult known = CUDA_SUCCESS;
     if (is_special(op->stream) || pool->computes & (pool->computes - 1))
-        pool->driver->cuCtxGetCurrent(&context);
+        known = pool_current_context(pool, &context);
+    if (known != CUDA_SUCCESS) return known;
     if (pool->options.verify) verify_begin(op);
     CUevent events[MOVE_WAITS];
     unsigned event_count = 0;

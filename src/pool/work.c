@@ -42,7 +42,7 @@ void pool_wait(vp_pool *pool, uint64_t ns)
 
 /* ---- memory and mappings ---- */
 
-static CUresult retry(vp_pool *pool, CUresult result, unsigned *tries)
+static bool retry(const vp_pool *pool, CUresult result, unsigned *tries)
 {
     bool again = result != CUDA_SUCCESS && result != CUDA_ERROR_ILLEGAL_ADDRESS && ++*tries < TRIES;
     if (again)
@@ -291,10 +291,19 @@ void pool_drain_stream(vp_pool *pool, CUstream stream)
     log_error("a stream cannot be waited for: %s", driver_error_name(pool->driver, result));
 }
 
+CUresult pool_current_context(const vp_pool *pool, CUcontext *context)
+{
+    CUresult result;
+    unsigned tries = 0;
+    do result = pool->driver->cuCtxGetCurrent(context);
+    while (retry(pool, result, &tries));
+    return result;
+}
+
 /* Makes `context` current for this thread, which may be the program's; *before is what was. */
 static CUresult enter_context(vp_pool *pool, CUcontext context, CUcontext *before)
 {
-    CUresult result = pool->driver->cuCtxGetCurrent(before);
+    CUresult result = pool_current_context(pool, before);
     if (result != CUDA_SUCCESS || *before == context) return result;
     return pool->driver->cuCtxSetCurrent(context);
 }
