@@ -451,7 +451,7 @@ CUresult pool_op_enter(struct pool_op *op)
     if (!op->thread) return CUDA_ERROR_OUT_OF_MEMORY;
     CUcontext context = NULL;
     CUresult known = CUDA_SUCCESS;
-    if (is_special(op->stream) || pool->computes & (pool->computes - 1))
+    if (is_special(op->stream) || pool->options.compute_cards & (pool->options.compute_cards - 1))
         known = pool_current_context(pool, &context);
     if (known != CUDA_SUCCESS) return known;
     if (pool->options.verify) verify_begin(op);

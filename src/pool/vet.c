@@ -27,7 +27,8 @@ struct vet_piece {
 struct vet_slot {
     bool used, queued;
     uint64_t serial; /* of the operation */
-    CUevent event;   /* kept, like the staging buffer, for the next */
+    CUevent event;   /* kept, like the staging buffer, for the next; of this context */
+    void *context;
     void *staging;
     struct param_function *function;
     bool staged; /* the copies were queued; else what was written is not known */
@@ -195,6 +196,19 @@ static void finish(vp_pool *pool, struct vet_slot *slot)
     move_exclusive_over(&pool->move);
 }
 
+static CUresult record(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot)
+{
+    void *context = pool->order.stream[op->slot]->context;
+    CUresult result = CUDA_SUCCESS;
+    if (slot->event && slot->context != context) {
+        pool_give_event(pool, slot->event);
+        slot->event = NULL;
+    }
+    if (!slot->event) result = pool->driver->cuEventCreate(&slot->event, CU_EVENT_DISABLE_TIMING);
+    slot->context = context;
+    return result == CUDA_SUCCESS ? pool->driver->cuEventRecord(slot->event, op->stream) : result;
+}
+
 void vet_queue(struct pool_op *op, CUresult result)
 {
     vp_pool *pool = op->pool;
@@ -204,9 +218,7 @@ void vet_queue(struct pool_op *op, CUresult result)
     pool_unlock(pool);
     slot->function = op->function;
     slot->staged = stage(pool, op, slot, op->thread->scanned) == CUDA_SUCCESS;
-    CUresult recorded = CUDA_SUCCESS;
-    if (!slot->event) recorded = pool->driver->cuEventCreate(&slot->event, CU_EVENT_DISABLE_TIMING);
-    if (recorded == CUDA_SUCCESS) recorded = pool->driver->cuEventRecord(slot->event, op->stream);
+    CUresult recorded = record(pool, op, slot);
     if (recorded != CUDA_SUCCESS) pool_drain_stream(pool, op->stream);
     pool_lock(pool);
     slot->queued = recorded == CUDA_SUCCESS;

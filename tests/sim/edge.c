@@ -133,6 +133,14 @@ static const char *const call_names[] = {
 #undef NAME
 };
 
+/* Those that the pool may make. */
+static const enum sim_call pools_calls[] = {
+#define NUMBER(need, symbol, arguments) SIM_##symbol,
+    DRIVER_CALLS(NUMBER)
+#undef NUMBER
+};
+enum { POOLS_CALLS = sizeof pools_calls / sizeof *pools_calls };
+
 /* Calls whose failures lead the pool into its rarer ways. */
 static const enum sim_call telling[] = {
     SIM_cuMemCreate,   SIM_cuMemMap,       SIM_cuMemSetAccess,    SIM_cuMemUnmap,
@@ -154,7 +162,7 @@ static bool fails_in_burst(enum sim_call call)
         unsigned kinds = sizeof telling / sizeof *telling;
         bool any = random_below(&sim.failure, 3) == 0;
         sim.burst_left = 1 + (unsigned)random_below(&sim.failure, 24);
-        sim.burst_call = any ? (enum sim_call)random_below(&sim.failure, SIM_CALLS)
+        sim.burst_call = any ? pools_calls[random_below(&sim.failure, POOLS_CALLS)]
                              : telling[random_below(&sim.failure, kinds)];
         sim.burst_other = telling[random_below(&sim.failure, kinds)];
     }
@@ -166,6 +174,7 @@ static bool fails_in_burst(enum sim_call call)
 static bool fails(enum sim_call call)
 {
     if (!sim.injecting || sim.profile.failures == FAIL_NEVER) return false;
+    if (!sim.running) return random_below(&sim.failure, 20) == 0; /* opening, closing */
     bool rare = call == SIM_cuMemCreate; /* each takes memory away for good */
     if (rare && random_below(&sim.failure, 4)) return false;
     if (sim.profile.failures == FAIL_IN_BURSTS) return fails_in_burst(call);
