@@ -89,8 +89,9 @@ struct vp_pool {
     bool polling; /* somebody asks the driver what has finished */
 
     uint64_t page_bytes;
-    unsigned cards;    /* of the machine */
-    uint32_t computes; /* bit i: card i is attached */
+    unsigned cards;               /* of the machine */
+    uint32_t computes;            /* bit i: card i is attached */
+    uint32_t reach[VP_MAX_CARDS]; /* bit i: the card can use card i's memory in place */
     CUcontext context[VP_MAX_CARDS];
     unsigned host_place;
     CUmemAllocationProp place_prop[VP_MAX_PLACES];
@@ -102,6 +103,8 @@ struct vp_pool {
     CUmemGenericAllocationHandle guard_handle; /* one page, mapped behind every segment */
     struct pool_residue residues[POOL_RESIDUES];
     _Atomic uint32_t residue_count;
+    CUmemGenericAllocationHandle orphans[POOL_RESIDUES]; /* that it refused to release */
+    uint32_t orphan_count;
     struct pool_lane lanes[MOVE_LANES];
 
     struct vet *vet;
@@ -197,7 +200,8 @@ CUresult pool_release_memory(vp_pool *pool, const struct frame *frame);
 /* give.c */
 void pool_give_event(const vp_pool *pool, CUevent event);
 void pool_give_stream(const vp_pool *pool, CUstream stream);
-void pool_give_handle(const vp_pool *pool, CUmemGenericAllocationHandle handle);
+void pool_give_handle(vp_pool *pool, CUmemGenericAllocationHandle handle); /* lock not held */
+void pool_give_orphans(vp_pool *pool);
 void pool_give_range(const vp_pool *pool, vp_addr address, uint64_t bytes);
 void pool_give_host(const vp_pool *pool, void *memory);
 

@@ -138,13 +138,6 @@ static void add_access(vp_pool *pool, unsigned place, int card)
     desc->flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-static bool can_access(vp_pool *pool, int card, int peer)
-{
-    int can = 0;
-    return card == peer ||
-           (pool->driver->cuDeviceCanAccessPeer(&can, card, peer) == CUDA_SUCCESS && can);
-}
-
 /* Adds the place of a card's memory; returns its index. */
 static unsigned add_card(vp_pool *pool, unsigned card)
 {
@@ -154,7 +147,7 @@ static unsigned add_card(vp_pool *pool, unsigned card)
                                      card_capacity(pool, card) / pool->page_bytes);
     pool->place_prop[place] = card_prop((int)card);
     for (unsigned i = 0; i < pool->cards; i++)
-        if ((pool->options.compute_cards >> i & 1) && can_access(pool, (int)i, (int)card))
+        if ((pool->options.compute_cards >> i & 1) && (pool->reach[i] >> card & 1))
             add_access(pool, place, (int)i);
     return place;
 }
@@ -180,7 +173,7 @@ static void find_refuges(vp_pool *pool, unsigned card, const unsigned *place_of)
 {
     struct move *move = &pool->move;
     for (unsigned i = 0; i < pool->cards; i++)
-        if ((pool->options.lend_cards >> i & 1) && can_access(pool, (int)card, (int)i))
+        if ((pool->options.lend_cards >> i & 1) && (pool->reach[card] >> i & 1))
             move->refuge[card][move->refuges[card]++] = place_of[i];
     move->refuge[card][move->refuges[card]++] = pool->host_place;
     uint64_t capacity = pool->frames.place[move->home[card]].capacity_pages;
@@ -254,6 +247,22 @@ static vp_status make_guard(vp_pool *pool)
     return result == CUDA_SUCCESS ? VP_OK : driver_failed(pool, "cuMemCreate", result);
 }
 
+/* Which card reaches whose memory; asked once, so that all that follows from it agrees. */
+static void find_reach(vp_pool *pool)
+{
+    for (unsigned card = 0; card < pool->cards; card++) {
+        pool->reach[card] = 1u << card;
+        for (unsigned peer = 0; peer < pool->cards; peer++) {
+            int can = 0;
+            if (peer != card &&
+                pool->driver->cuDeviceCanAccessPeer(&can, (CUdevice)card, (CUdevice)peer) ==
+                    CUDA_SUCCESS &&
+                can)
+                pool->reach[card] |= 1u << peer;
+        }
+    }
+}
+
 static vp_status check_cards(vp_pool *pool)
 {
     int count = 0;
@@ -276,6 +285,7 @@ static vp_status check_cards(vp_pool *pool)
         log_error("card %u has no virtual memory management, which vrampool needs", i);
         return VP_UNSUPPORTED;
     }
+    find_reach(pool);
     return VP_OK;
 }
 
@@ -401,6 +411,7 @@ static void release_memory(vp_pool *pool)
     }
     pool_clear_residue(pool, 0, UINT64_MAX);
     if (pool->guard_handle) pool_give_handle(pool, pool->guard_handle);
+    pool_give_orphans(pool);
     if (pool->space.bytes) pool_give_range(pool, pool->space.base, pool->space.bytes);
     if (pool->alias_end > pool->alias_base)
         pool_give_range(pool, pool->alias_base, pool->alias_end - pool->alias_base);

@@ -169,15 +169,9 @@ CUresult pool_release_memory(vp_pool *pool, const struct frame *frame)
     uint64_t bytes = frame->pages * pool->page_bytes;
     CUresult result = pool_unmap(pool, frame->alias, bytes);
     if (result != CUDA_SUCCESS) return result;
-    unsigned tries = 0;
-    do result = pool->driver->cuMemRelease(frame->handle);
-    while (retry(pool, result, &tries));
-    if (result == CUDA_SUCCESS ||
-        pool_map(pool, frame->alias, bytes, frame->handle, frame->place) != CUDA_SUCCESS) {
-        give_alias(pool, frame->alias);
-        result = CUDA_SUCCESS; /* at worst its memory is lost */
-    }
-    return result;
+    pool_give_handle(pool, frame->handle);
+    give_alias(pool, frame->alias);
+    return CUDA_SUCCESS;
 }
 
 /* ---- actions ---- */

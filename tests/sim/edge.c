@@ -27,13 +27,18 @@ void edge_progress(void)
     sim.progress_step = sim.steps;
 }
 
+/* A thread that has run for so long without a pause is made to pause. */
+enum { SLICE_STEPS = 500 };
+
 static void switch_at(unsigned percent)
 {
     assert(!sim.locked);
-    if (!sim.running || random_below(&sim.schedule, 100) >= percent) return;
+    bool over = sim.steps - sim.switch_step > SLICE_STEPS;
+    if (!sim.running || (!over && random_below(&sim.schedule, 100) >= percent)) return;
     unsigned next = (unsigned)random_below(&sim.schedule, FIBERS);
     if (!fiber_is_alive(next) || next == fiber_current()) return;
     sim.coverage.switches++;
+    sim.switch_step = sim.steps;
     fiber_switch(next);
 }
 
@@ -171,12 +176,21 @@ static bool fails_in_burst(enum sim_call call)
     return true;
 }
 
+/* Calls that are made seldom, or only where another has failed. */
+static bool is_rare(enum sim_call call)
+{
+    return call == SIM_cuKernelGetName || call == SIM_cuFuncGetName ||
+           call == SIM_cuFuncGetParamInfo || call == SIM_cuEventSynchronize ||
+           call == SIM_cuStreamSynchronize || call == SIM_cuCtxSynchronize;
+}
+
 static bool fails(enum sim_call call)
 {
     if (!sim.injecting || sim.profile.failures == FAIL_NEVER) return false;
     if (!sim.running) return random_below(&sim.failure, 20) == 0; /* opening, closing */
-    bool rare = call == SIM_cuMemCreate; /* each takes memory away for good */
-    if (rare && random_below(&sim.failure, 4)) return false;
+    if (is_rare(call)) return random_below(&sim.failure, 10) == 0;
+    if (call == SIM_cuMemCreate && random_below(&sim.failure, 4))
+        return false; /* each takes memory away for good */
     if (sim.profile.failures == FAIL_IN_BURSTS) return fails_in_burst(call);
     return random_below(&sim.failure, 150) == 0;
 }

@@ -219,7 +219,7 @@ struct sim {
     bool done;        /* the mover may stop */
     bool locked;      /* the pool's lock, */
     uint64_t lock_ns; /* let go last at this time */
-    uint64_t steps, progress_step;
+    uint64_t steps, progress_step, switch_step;
     unsigned burst_left;
     enum sim_call burst_call, burst_other;
     struct coverage coverage;

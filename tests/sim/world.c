@@ -86,7 +86,7 @@ void world_choose(void)
     memset(profile, 0, sizeof *profile);
     profile->threads = (unsigned)sim_between(1, SIM_THREADS);
     profile->cards = (unsigned)sim_between(1, SIM_CARDS);
-    profile->actions = (unsigned)sim_between(40, 160);
+    profile->actions = (unsigned)sim_between(50, 800);
     profile->switch_percent = (unsigned)(sim_chance(30) ? 0 : sim_between(1, 50));
     profile->tables = sim_chance(60);
     profile->lose_card = sim_chance(3);
