@@ -118,7 +118,8 @@ static void measure_launches(const struct gpu *gpu, const struct gpu *native, gp
     figures->native_median.rounds[round] = base;
     figures->native_p99.rounds[round] = quantile(behind, LAUNCHES, 0.99);
     figures->added_median.rounds[round] = figures->median.rounds[round] - base;
-    figures->added_p99.rounds[round] = figures->p99.rounds[round] - base;
+    figures->added_p99.rounds[round] =
+        figures->p99.rounds[round] - figures->native_p99.rounds[round];
 }
 
 /* The median time of an allocation and its release. */
