@@ -54,6 +54,7 @@ struct chunk {
     uint8_t state;     /* enum chunk_state; changed by move alone */
     bool keep_mapped;  /* UNMAPPING: map it to `other` afterwards */
     bool wanted;       /* in the mover's queue of demands */
+    _Atomic bool recalled; /* LEAVING, its copy under way and waited for: break it off */
     struct list queue; /* demands, or chunks leaving in the order of their copies */
 };
 
@@ -85,6 +86,11 @@ struct segment {
     uint32_t touch_index; /* of the operation with touch_serial, in its touches */
     uint64_t touch_serial;
     uint64_t look_serial; /* of the last operation whose writes into it are to be looked at (vet) */
+    /* What is foretold of it (move/foresight.h), in operations: */
+    uint64_t next_use;    /* when it is touched next; 0: not known */
+    uint64_t used_last;   /* when it was touched last; 0: not in a known period */
+    uint32_t touch_last;  /* its entry there */
+    bool will_die;        /* what lives there now dies before the next use */
     uint64_t aged;        /* when it last went to the young end of its list of ages */
     uint8_t state;        /* enum segment_state */
     bool noted;           /* an allocator above says what lives in it */

@@ -15,5 +15,6 @@ void chunk_unqueue(struct chunk *chunk);
 
 /* Where it goes from here (policy.c). */
 bool policy_next(struct move *move, struct move_action *action);
+bool policy_next_copy(struct move *move, struct move_action *action);
 
 #endif

@@ -20,10 +20,11 @@ void move_create(struct move *move, struct segments *segments, struct frame_tabl
     list_init(&move->hidden);
 }
 
-bool move_next(struct move *move, struct move_action *action)
+bool move_next(struct move *move, enum move_worker worker, struct move_action *action)
 {
     memset(action, 0, sizeof *action);
-    return policy_next(move, action);
+    action->may_copy = worker != MOVE_WORKER_MAPS;
+    return worker == MOVE_WORKER_COPIES ? policy_next_copy(move, action) : policy_next(move, action);
 }
 
 /* Enters a copy that the action queued, in the order of its lane. */
@@ -88,9 +89,13 @@ static void copy_done(struct move *move, const struct move_action *action,
     if (result->ok) {
         copy_queued(move, action);
         move->counts.out_bytes += action->bytes;
+        if (result->ended) move_copy_ended(move, action->lane);
         return;
     }
-    note_failure(move);
+    if (result->recalled)
+        move->counts.recalls++;
+    else
+        note_failure(move);
     struct frame *target = chunk->other;
     chunk_change(move, chunk, MOVE_LEAVE_FAILED, chunk->frame, NULL);
     give(move, target);
@@ -300,6 +305,7 @@ static enum admission admit_chunk(struct move *move, struct move_request *reques
     case CHUNK_LEAVING:
         /* Its copy is about to be queued; or it makes room for the first in the queue, who would
          * send it away again. */
+        if (may_want) atomic_store_explicit(&chunk->recalled, true, memory_order_relaxed);
         if (chunk->ticket == 0 || !may_want) return CHUNK_MISSING;
         recall(move, chunk);
         if (move_chunk_is_home(move, chunk)) return CHUNK_FINE;

@@ -33,6 +33,7 @@
 
 #include "block/segment.h"
 #include "frame/frame.h"
+#include "move/foresight.h"
 #include "order/order.h"
 
 /* Events of a chunk: X(name). */
@@ -75,12 +76,17 @@ struct move_action {
     uint64_t bytes;
     struct frame *from, *to;
     bool mapped;
+    bool may_copy; /* asked for: whoever carries it out copies out himself, and waits for that */
     uint32_t place, pages;
     uint32_t lane;
     uint64_t ticket; /* of the copy, in its lane */
     uint32_t slot;
     uint64_t covers;
 };
+
+/* Who carries actions out: any thread, but where copies out are paced they have a thread of their own, which
+ * maps nothing home. */
+enum move_worker { MOVE_WORKER_ALL, MOVE_WORKER_MAPS, MOVE_WORKER_COPIES };
 
 /* How it went. For MAP and UNMAP, which mapping is in force at the end. */
 enum move_mapping { MOVE_MAPPED_NOWHERE, MOVE_MAPPED_OLD, MOVE_MAPPED_NEW };
@@ -89,15 +95,11 @@ struct move_result {
     bool ok;
     int driver;     /* MARK: what the driver said */
     bool exhausted; /* MAKE: the place has no more memory */
+    bool ended;     /* COPY: it was waited for; */
+    bool recalled;  /* and broken off because an operation needs the chunk */
     enum move_mapping mapping;
     uint64_t handle; /* MAKE */
     vp_addr alias;
-};
-
-struct move_touch {
-    struct segment *segment;
-    uint32_t generation;              /* the owner that is meant: it may go while others wait */
-    uint32_t first_chunk, last_chunk; /* inclusive */
 };
 
 /* Something to wait for on the device before an operation starts: a copy, or a mark of another
@@ -151,6 +153,7 @@ struct move {
     struct frame_table *frames;
     struct order *order;
     bool always_mapped;
+    struct foresight foresight;
     uint32_t home[VP_MAX_CARDS];                  /* place of each card */
     uint32_t refuge[VP_MAX_CARDS][VP_MAX_PLACES]; /* where its chunks go, nearest first */
     uint32_t refuges[VP_MAX_CARDS];
@@ -182,7 +185,7 @@ void move_touches_change(struct move *move, struct move_request *request);
 void move_abandon(struct move *move, struct move_request *request);
 
 /* The next thing to do, if any; the caller carries it out unlocked and reports with move_done. */
-bool move_next(struct move *move, struct move_action *action);
+bool move_next(struct move *move, enum move_worker worker, struct move_action *action);
 void move_done(struct move *move, const struct move_action *action,
                const struct move_result *result);
 

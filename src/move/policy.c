@@ -118,7 +118,8 @@ static enum found send_away(struct move *move, struct chunk *chunk, struct move_
         action->from = chunk->frame;
         return FOUND_ACTION;
     }
-    if (!take_lane(move, action, 2 * chunk->segment->card + 1)) return FOUND_BUSY;
+    if (!action->may_copy || !take_lane(move, action, 2 * chunk->segment->card + 1))
+        return FOUND_BUSY;
     enum found found;
     struct frame *target = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
     if (!target) {
@@ -127,6 +128,7 @@ static enum found send_away(struct move *move, struct chunk *chunk, struct move_
         return found;
     }
     chunk->ticket = 0; /* until the copy is queued */
+    chunk->recalled = false;
     chunk_change(move, chunk, MOVE_LEAVE, chunk->frame, target);
     action->kind = MOVE_DO_COPY;
     name_chunk(move, action, chunk);
@@ -319,16 +321,33 @@ static bool next_spare(struct move *move, struct move_action *action)
     return false;
 }
 
+/* An operation that runs alone waits for all moves to end: only what it needs is begun. */
+static bool waits_alone(const struct move *move)
+{
+    if (list_empty(&move->requests)) return false;
+    return list_entry(move->requests.next, struct move_request, link)->exclusive;
+}
+
 bool policy_next(struct move *move, struct move_action *action)
 {
     if (next_mark(move, action) || next_unmap(move, action) || next_hidden(move, action))
         return true;
     if (move->exclusive_running) return false;
     if (next_demand(move, action)) return true;
-    if (!list_empty(&move->requests)) {
-        const struct move_request *first =
-            list_entry(move->requests.next, struct move_request, link);
-        if (first->exclusive) return false;
+    return !waits_alone(move) && next_spare(move, action);
+}
+
+/* For who copies out and nothing else: makes the room that demands lack. */
+bool policy_next_copy(struct move *move, struct move_action *action)
+{
+    if (move->exclusive_running) return false;
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
+        if (!move->refuges[card]) continue;
+        unsigned home = move->home[card];
+        uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home] +
+                        move->frames->place[home].parked_pages;
+        if (wanted_pages(move, card) <= room) continue;
+        if (evict(move, card, false, action) == FOUND_ACTION) return true;
     }
-    return next_spare(move, action);
+    return !waits_alone(move) && next_spare(move, action);
 }

@@ -21,6 +21,7 @@ enum {
      * idle. */
     SAMPLE_AT_EASE = 128,
     SAMPLE_SPILLING = 8,
+    POOL_MOVERS = 2,
     AGE_GRAIN = 16, /* operations that count as one moment when ages are compared */
 };
 
@@ -118,8 +119,9 @@ struct vp_pool {
     CUresult lost_with;
     unsigned mark_failures; /* in a row */
 
-    pthread_t mover;
-    bool mover_runs, stopping;
+    pthread_t mover[POOL_MOVERS]; /* one maps and fetches, one copies out */
+    unsigned movers;
+    bool stopping;
 
     _Atomic uint32_t sample; /* operations of a stream between marks */
     _Atomic uint64_t lookups;

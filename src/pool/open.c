@@ -429,7 +429,7 @@ static void destroy_marks(vp_pool *pool)
 void vp_close(vp_pool *pool)
 {
     if (!pool) return;
-    if (pool->mover_runs) pool_stop_mover(pool);
+    if (pool->movers) pool_stop_mover(pool);
     for (unsigned card = 0; card < pool->cards; card++) {
         if (!pool->context[card]) continue;
         pool->driver->cuCtxSetCurrent(pool->context[card]);

@@ -1,0 +1,146 @@
+#include "move/foresight.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+vp_status foresight_create(struct foresight *foresight)
+{
+    memset(foresight, 0, sizeof *foresight);
+    foresight->touches = calloc(FORESIGHT_TOUCHES, sizeof *foresight->touches);
+    return foresight->touches ? VP_OK : VP_NO_HOST_MEMORY;
+}
+
+void foresight_destroy(struct foresight *foresight)
+{
+    for (unsigned i = 0; i < FORESIGHT_PERIODS; i++) free(foresight->periods[i].ops);
+    free(foresight->touches);
+    memset(foresight, 0, sizeof *foresight);
+}
+
+/* Forgets all periods: their touches have used up the room. */
+static void start_over(struct foresight *foresight)
+{
+    for (unsigned i = 0; i < FORESIGHT_PERIODS; i++) {
+        free(foresight->periods[i].ops);
+        memset(&foresight->periods[i], 0, sizeof foresight->periods[i]);
+    }
+    memset(foresight->touches, 0, foresight->touch_count * sizeof *foresight->touches);
+    foresight->touch_count = 0;
+    foresight->following = NULL;
+    foresight->rounds = 0;
+}
+
+static struct foresight_period *find(struct foresight *foresight, uint32_t number, uint32_t op_count)
+{
+    struct foresight_period *oldest = &foresight->periods[0];
+    for (unsigned i = 0; i < FORESIGHT_PERIODS; i++) {
+        struct foresight_period *period = &foresight->periods[i];
+        if (period->number == number && period->op_count == op_count) return period;
+        if (period->used < oldest->used) oldest = period;
+    }
+    struct foresight_op *ops = op_count <= FORESIGHT_OPS ? calloc(op_count, sizeof *ops) : NULL;
+    if (!ops) return NULL;
+    if (foresight->following == oldest) foresight->following = NULL;
+    free(oldest->ops);
+    *oldest = (struct foresight_period){.number = number, .op_count = op_count, .ops = ops};
+    return oldest;
+}
+
+/* The entry of `segment` in the operation's last turn: at the same place, as a rule. */
+static const struct foresight_touch *last_turn(const struct foresight *foresight,
+                                               const struct foresight_op *op,
+                                               const struct segment *segment, uint32_t k)
+{
+    const struct foresight_touch *touches = &foresight->touches[op->first];
+    if (k < op->count && touches[k].segment == segment) return &touches[k];
+    for (uint32_t i = 0; i < op->count; i++)
+        if (touches[i].segment == segment) return &touches[i];
+    return NULL;
+}
+
+/* Tells the touch before this one how far ahead this one was. */
+static void fulfil(struct foresight *foresight, const struct segment *segment)
+{
+    if (!segment->used_last || segment->touch_last >= foresight->touch_count) return;
+    struct foresight_touch *touch = &foresight->touches[segment->touch_last];
+    uint64_t ahead = foresight->clock - segment->used_last;
+    if (touch->segment == segment && ahead < UINT32_MAX) touch->ahead = (uint32_t)ahead;
+}
+
+static bool make_room(struct foresight *foresight, struct foresight_op *op, uint32_t count)
+{
+    if (count <= op->room) return true;
+    if (count > FORESIGHT_TOUCHES - foresight->touch_count) return false;
+    uint32_t first = foresight->touch_count;
+    memcpy(&foresight->touches[first], &foresight->touches[op->first],
+           op->count * sizeof *foresight->touches);
+    op->first = first;
+    op->room = count;
+    foresight->touch_count += count;
+    return true;
+}
+
+/* Enters this turn's touches over the last turn's. */
+static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t op_count,
+                  const struct move_touch *touches, uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        struct segment *segment = touches[k].segment;
+        const struct foresight_touch *last = last_turn(foresight, op, segment, k);
+        struct foresight_touch now = {segment, last ? last->ahead : 0, last ? last->dies : false};
+        fulfil(foresight, segment);
+        segment->next_use = foresight->clock + (now.ahead ? now.ahead : op_count);
+        segment->will_die = now.dies;
+        now.dies = false; /* unless it dies again */
+        struct foresight_touch *entry = &foresight->touches[op->first + k];
+        *entry = now;
+        segment->touch_last = op->first + k;
+        segment->used_last = foresight->clock;
+    }
+    op->count = count;
+}
+
+static void note_unknown(struct foresight *foresight, const struct move_touch *touches, uint32_t count)
+{
+    foresight->following = NULL;
+    foresight->rounds = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        touches[k].segment->next_use = touches[k].segment->used_last = 0;
+        touches[k].segment->will_die = false;
+    }
+}
+
+void foresight_note(struct foresight *foresight, uint32_t number, uint32_t op_count, uint32_t at,
+                    const struct move_touch *touches, uint32_t count, uint64_t live_bytes)
+{
+    foresight->clock++;
+    struct foresight_period *period = number ? find(foresight, number, op_count) : NULL;
+    if (!period || at >= op_count) {
+        note_unknown(foresight, touches, count);
+        return;
+    }
+    struct foresight_op *op = &period->ops[at];
+    if (!make_room(foresight, op, count)) {
+        start_over(foresight);
+        note_unknown(foresight, touches, count);
+        return;
+    }
+    enter(foresight, op, op_count, touches, count);
+    op->live_bytes = live_bytes;
+    if (foresight->following != period) {
+        foresight->following = period;
+        foresight->rounds = period->used ? 1 : 0; /* known from before */
+    } else if (at == 0 && foresight->rounds < 2) {
+        foresight->rounds++;
+    }
+    period->used = foresight->clock;
+    foresight->at = at;
+}
+
+void foresight_died(struct foresight *foresight, struct segment *segment)
+{
+    if (!segment->used_last || segment->touch_last >= foresight->touch_count) return;
+    struct foresight_touch *touch = &foresight->touches[segment->touch_last];
+    if (touch->segment == segment) touch->dies = true;
+}

@@ -1,0 +1,90 @@
+/* foresight: which memory will be used when, as far as a repeating program lets us know.
+ *
+ * Where the program is in a known period (trace/finder.h), each operation is an entry of that period: the segments
+ * it touched last time, and for each how many operations later it was touched again. So at the operation's next turn
+ * the next use of what it touches is known. With it goes how much lived at each operation: what is about
+ * to be born or to die. Segments are known by their addresses: an allocator that repeats itself puts the same thing at
+ * the same place.
+ *
+ * A wrong forecast costs time only: it decides what leaves and what comes early, never whether something is there.
+ * Pure; under the pool's lock. */
+#ifndef MOVE_FORESIGHT_H
+#define MOVE_FORESIGHT_H
+
+#include "block/segment.h"
+
+enum {
+    FORESIGHT_PERIODS = 4,
+    FORESIGHT_TOUCHES = 1 << 20, /* of all periods together */
+    FORESIGHT_OPS = 1 << 17,     /* of one period */
+};
+
+struct move_touch {
+    struct segment *segment;
+    uint32_t generation;              /* the owner that is meant: it may go while others wait */
+    uint32_t first_chunk, last_chunk; /* inclusive */
+};
+
+struct foresight_touch {
+    struct segment *segment;
+    uint32_t ahead; /* operations until the next touch, last time; 0: not known */
+    bool dies;      /* what lived there died before that touch */
+};
+
+struct foresight_op {
+    uint32_t first, count, room; /* its part of the touches */
+    uint64_t live_bytes;         /* when it was entered */
+};
+
+struct foresight_period {
+    uint32_t number; /* the finder's; 0: none */
+    uint32_t op_count;
+    uint64_t used; /* when it was followed last */
+    struct foresight_op *ops;
+};
+
+struct foresight {
+    uint64_t clock; /* operations so far; the first is 1 */
+    struct foresight_period periods[FORESIGHT_PERIODS];
+    const struct foresight_period *following; /* NULL: nothing is foretold */
+    uint32_t at;                              /* the operation entered last */
+    uint32_t rounds;                          /* whole turns of it so far, 2 at most */
+    struct foresight_touch *touches;
+    uint32_t touch_count;
+};
+
+/* VP_NO_HOST_MEMORY. */
+vp_status foresight_create(struct foresight *foresight) VP_MUST_USE;
+void foresight_destroy(struct foresight *foresight);
+
+/* An operation enters: operation `op` of a period of `op_count`, or, with period 0, one that nothing is known of.
+ * Foretells the next use of each segment touched. */
+void foresight_note(struct foresight *foresight, uint32_t period, uint32_t op_count, uint32_t op,
+                    const struct move_touch *touches, uint32_t count, uint64_t live_bytes);
+
+/* What lived in the segment is dead. */
+void foresight_died(struct foresight *foresight, struct segment *segment);
+
+/* Operations until the segment's next use, from 1; UINT32_MAX: none is foretold. */
+static inline uint32_t foresight_ahead(const struct foresight *foresight, const struct segment *segment)
+{
+    return segment->next_use > foresight->clock &&
+                   segment->next_use - foresight->clock < UINT32_MAX
+               ? (uint32_t)(segment->next_use - foresight->clock)
+               : UINT32_MAX;
+}
+
+/* True where enough is known to act on. */
+static inline bool foresight_sees(const struct foresight *foresight)
+{
+    return foresight->following && foresight->rounds >= 1;
+}
+
+/* Bytes that live `ahead` operations from now. */
+static inline uint64_t foresight_live_bytes(const struct foresight *foresight, uint32_t ahead)
+{
+    const struct foresight_period *period = foresight->following;
+    return period->ops[(foresight->at + ahead) % period->op_count].live_bytes;
+}
+
+#endif
