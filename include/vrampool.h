@@ -104,7 +104,12 @@ typedef struct vp_place_info_t {
     X(in_place, "operations that used a chunk over a link")                                        \
     X(operations, "launches, copies and memsets seen")                                             \
     X(holds, "operations that waited on the host for a move")                                      \
-    X(hold_ns, "how long they waited")                                                             \
+    X(hold_ns, "how long they waited, together")                                                   \
+    X(hold_map_ns, "of that, for memory to be mapped")                                             \
+    X(hold_in_ns, "for data to come")                                                              \
+    X(hold_room_ns, "for others to leave")                                                         \
+    X(hold_alone_ns, "for work that runs alone, or of a former owner")                             \
+    X(throttle_ns, "how long launches were kept from running too far ahead")                                                             \
     X(lookups, "addresses translated")                                                             \
     X(lookup_ns, "average time of a translation, sampled")                                         \
     X(host_wait_ns, "how long moves waited for host frames to be made")

@@ -244,7 +244,7 @@ static void add_block(struct segments *segments, struct segment *segment, vp_add
     uint32_t at = block_index(segment, start);
     memmove(&segment->blocks[at + 1], &segment->blocks[at],
             (segment->block_count - at) * sizeof *segment->blocks);
-    segment->blocks[at] = (struct block){start, start + bytes, segments->next_id++};
+    segment->blocks[at] = (struct block){start, start + bytes, segments->next_id++, 0};
     segment->block_count++;
 }
 
@@ -296,7 +296,7 @@ void segment_note_dead(struct segments *segments, struct segment *segment, vp_ad
     segments_count_live(segments, -(int64_t)bytes);
 }
 
-const struct block *segment_block_at(const struct segment *segment, vp_addr address)
+struct block *segment_block_at(const struct segment *segment, vp_addr address)
 {
     uint32_t at = block_index(segment, address);
     if (at == 0 || address >= segment->blocks[at - 1].end) return NULL;

@@ -51,17 +51,18 @@ struct chunk {
     uint32_t index;      /* within the segment */
     uint16_t pages;
     uint8_t lane;
-    uint8_t state;     /* enum chunk_state; changed by move alone */
-    bool keep_mapped;  /* UNMAPPING: map it to `other` afterwards */
-    bool wanted;       /* in the mover's queue of demands */
+    uint8_t state;         /* enum chunk_state; changed by move alone */
+    bool keep_mapped;      /* UNMAPPING: map it to `other` afterwards */
+    bool wanted;           /* in the mover's queue of demands */
     _Atomic bool recalled; /* LEAVING, its copy under way and waited for: break it off */
-    struct list queue; /* demands, or chunks leaving in the order of their copies */
+    struct list queue;     /* demands, or chunks leaving in the order of their copies */
 };
 
 /* A block that an allocator above has cut from a segment. */
 struct block {
     vp_addr start, end;
-    uint32_t id; /* for traces; from 1 */
+    uint32_t id;   /* for traces; from 1 */
+    uint64_t seen; /* scratch: the last list of blocks that it is in */
 };
 
 enum { BLOCK_SMALL_BYTES = 1 << 20 }; /* those up to this stay out of traces */
@@ -86,6 +87,7 @@ struct segment {
     uint32_t touch_index; /* of the operation with touch_serial, in its touches */
     uint64_t touch_serial;
     uint64_t look_serial; /* of the last operation whose writes into it are to be looked at (vet) */
+    uint64_t seen;        /* as of a block */
     /* What is foretold of it (move/foresight.h), in operations: */
     uint64_t next_use;    /* when it is touched next; 0: not known */
     uint64_t used_last;   /* when it was touched last; 0: not in a known period */
@@ -157,7 +159,7 @@ void segment_note_dead(struct segments *segments, struct segment *segment, vp_ad
                        uint64_t bytes);
 
 /* The noted block that holds the address; NULL where none does. */
-const struct block *segment_block_at(const struct segment *segment, vp_addr address);
+struct block *segment_block_at(const struct segment *segment, vp_addr address);
 
 /* The chunks of the live block that holds the address. False: nothing lives there. */
 bool segment_reach(const struct segment *segment, vp_addr address, uint32_t *first, uint32_t *last);

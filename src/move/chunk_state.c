@@ -77,6 +77,7 @@ void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
 {
     assert(move_is_possible((enum chunk_state)chunk->state, event));
     move->coverage[chunk->state][event]++;
+    move->changes++;
     bool was_home = move_chunk_is_home(move, chunk), was_moving = on_the_move(chunk->state);
     if (goes_away(chunk)) move->coming_pages[chunk->frame->place] -= chunk->pages;
 

@@ -13,8 +13,4 @@ void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
 /* Removes the chunk from the queue of demands or of copied chunks, if it is in one. */
 void chunk_unqueue(struct chunk *chunk);
 
-/* Where it goes from here (policy.c). */
-bool policy_next(struct move *move, struct move_action *action);
-bool policy_next_copy(struct move *move, struct move_action *action);
-
 #endif

@@ -28,10 +28,10 @@ static void start_over(struct foresight *foresight)
     memset(foresight->touches, 0, foresight->touch_count * sizeof *foresight->touches);
     foresight->touch_count = 0;
     foresight->following = NULL;
-    foresight->rounds = 0;
 }
 
-static struct foresight_period *find(struct foresight *foresight, uint32_t number, uint32_t op_count)
+static struct foresight_period *find(struct foresight *foresight, uint32_t number,
+                                     uint32_t op_count)
 {
     struct foresight_period *oldest = &foresight->periods[0];
     for (unsigned i = 0; i < FORESIGHT_PERIODS; i++) {
@@ -101,10 +101,10 @@ static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t
     op->count = count;
 }
 
-static void note_unknown(struct foresight *foresight, const struct move_touch *touches, uint32_t count)
+static void note_unknown(struct foresight *foresight, const struct move_touch *touches,
+                         uint32_t count)
 {
     foresight->following = NULL;
-    foresight->rounds = 0;
     for (uint32_t k = 0; k < count; k++) {
         touches[k].segment->next_use = touches[k].segment->used_last = 0;
         touches[k].segment->will_die = false;
@@ -128,13 +128,9 @@ void foresight_note(struct foresight *foresight, uint32_t number, uint32_t op_co
     }
     enter(foresight, op, op_count, touches, count);
     op->live_bytes = live_bytes;
-    if (foresight->following != period) {
-        foresight->following = period;
-        foresight->rounds = period->used ? 1 : 0; /* known from before */
-    } else if (at == 0 && foresight->rounds < 2) {
-        foresight->rounds++;
-    }
+    foresight->following = period;
     period->used = foresight->clock;
+    period->notes++;
     foresight->at = at;
 }
 

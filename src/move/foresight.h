@@ -1,13 +1,13 @@
 /* foresight: which memory will be used when, as far as a repeating program lets us know.
  *
- * Where the program is in a known period (trace/finder.h), each operation is an entry of that period: the segments
- * it touched last time, and for each how many operations later it was touched again. So at the operation's next turn
- * the next use of what it touches is known. With it goes how much lived at each operation: what is about
- * to be born or to die. Segments are known by their addresses: an allocator that repeats itself puts the same thing at
- * the same place.
+ * Where the program is in a known period (trace/finder.h), each operation is an entry of that
+ * period: the segments it touched last time, and for each how many operations later it was touched
+ * again. So at the operation's next turn the next use of what it touches is known. With it goes how
+ * much lived at each operation: what is about to be born or to die. Segments are known by their
+ * addresses: an allocator that repeats itself puts the same thing at the same place.
  *
- * A wrong forecast costs time only: it decides what leaves and what comes early, never whether something is there.
- * Pure; under the pool's lock. */
+ * A wrong forecast costs time only: it decides what leaves and what comes early, never whether
+ * something is there. Pure; under the pool's lock. */
 #ifndef MOVE_FORESIGHT_H
 #define MOVE_FORESIGHT_H
 
@@ -39,7 +39,8 @@ struct foresight_op {
 struct foresight_period {
     uint32_t number; /* the finder's; 0: none */
     uint32_t op_count;
-    uint64_t used; /* when it was followed last */
+    uint64_t used;  /* when it was followed last */
+    uint64_t notes; /* operations entered in it */
     struct foresight_op *ops;
 };
 
@@ -48,7 +49,6 @@ struct foresight {
     struct foresight_period periods[FORESIGHT_PERIODS];
     const struct foresight_period *following; /* NULL: nothing is foretold */
     uint32_t at;                              /* the operation entered last */
-    uint32_t rounds;                          /* whole turns of it so far, 2 at most */
     struct foresight_touch *touches;
     uint32_t touch_count;
 };
@@ -57,8 +57,8 @@ struct foresight {
 vp_status foresight_create(struct foresight *foresight) VP_MUST_USE;
 void foresight_destroy(struct foresight *foresight);
 
-/* An operation enters: operation `op` of a period of `op_count`, or, with period 0, one that nothing is known of.
- * Foretells the next use of each segment touched. */
+/* An operation enters: operation `op` of a period of `op_count`, or, with period 0, one that
+ * nothing is known of. Foretells the next use of each segment touched. */
 void foresight_note(struct foresight *foresight, uint32_t period, uint32_t op_count, uint32_t op,
                     const struct move_touch *touches, uint32_t count, uint64_t live_bytes);
 
@@ -66,10 +66,10 @@ void foresight_note(struct foresight *foresight, uint32_t period, uint32_t op_co
 void foresight_died(struct foresight *foresight, struct segment *segment);
 
 /* Operations until the segment's next use, from 1; UINT32_MAX: none is foretold. */
-static inline uint32_t foresight_ahead(const struct foresight *foresight, const struct segment *segment)
+static inline uint32_t foresight_ahead(const struct foresight *foresight,
+                                       const struct segment *segment)
 {
-    return segment->next_use > foresight->clock &&
-                   segment->next_use - foresight->clock < UINT32_MAX
+    return segment->next_use > foresight->clock && segment->next_use - foresight->clock < UINT32_MAX
                ? (uint32_t)(segment->next_use - foresight->clock)
                : UINT32_MAX;
 }
@@ -77,7 +77,7 @@ static inline uint32_t foresight_ahead(const struct foresight *foresight, const 
 /* True where enough is known to act on. */
 static inline bool foresight_sees(const struct foresight *foresight)
 {
-    return foresight->following && foresight->rounds >= 1;
+    return foresight->following && foresight->following->notes > foresight->following->op_count;
 }
 
 /* Bytes that live `ahead` operations from now. */

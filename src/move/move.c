@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "move/chunk_state.h"
+#include "move/policy.h"
 
 void move_create(struct move *move, struct segments *segments, struct frame_table *frames,
                  struct order *order)
@@ -24,7 +24,8 @@ bool move_next(struct move *move, enum move_worker worker, struct move_action *a
 {
     memset(action, 0, sizeof *action);
     action->may_copy = worker != MOVE_WORKER_MAPS;
-    return worker == MOVE_WORKER_COPIES ? policy_next_copy(move, action) : policy_next(move, action);
+    return worker == MOVE_WORKER_COPIES ? policy_next_copy(move, action)
+                                        : policy_next(move, action);
 }
 
 /* Enters a copy that the action queued, in the order of its lane. */
@@ -397,6 +398,25 @@ enum move_verdict move_admit(struct move *move, struct move_request *request)
 void move_abandon(struct move *move, struct move_request *request)
 {
     leave_queue(move, request);
+}
+
+enum move_cause move_cause(const struct move *move, const struct move_request *request)
+{
+    enum move_cause cause = MOVE_FOR_ALONE;
+    for (uint32_t i = 0; i < request->count && cause != MOVE_FOR_ROOM; i++) {
+        const struct move_touch *touch = &request->touches[i];
+        for (uint32_t k = touch->first_chunk; k <= touch->last_chunk; k++) {
+            const struct chunk *chunk = &touch->segment->chunks[k];
+            enum move_cause one = MOVE_FOR_ALONE;
+            if (chunk->state == CHUNK_EMPTY || chunk->state == CHUNK_MAPPING) one = MOVE_FOR_MAP;
+            if (chunk->state == CHUNK_ABSENT) one = MOVE_FOR_IN;
+            bool full =
+                frame_room_pages(move->frames, move->home[touch->segment->card]) < chunk->pages;
+            if (chunk->wanted && full) one = MOVE_FOR_ROOM;
+            if (one > cause) cause = one;
+        }
+    }
+    return cause;
 }
 
 void move_explain(const struct move *move, const struct move_request *request, char *text,

@@ -84,8 +84,8 @@ struct move_action {
     uint64_t covers;
 };
 
-/* Who carries actions out: any thread, but where copies out are paced they have a thread of their own, which
- * maps nothing home. */
+/* Who carries actions out: any thread, but where copies out are paced they have a thread of their
+ * own, which maps nothing home. */
 enum move_worker { MOVE_WORKER_ALL, MOVE_WORKER_MAPS, MOVE_WORKER_COPIES };
 
 /* How it went. For MAP and UNMAP, which mapping is in force at the end. */
@@ -168,6 +168,10 @@ struct move {
     uint64_t coming_pages[VP_MAX_PLACES]; /* of chunks LEAVING and UNMAPPING: will be free */
     struct move_lane lanes[MOVE_LANES];
     struct move_counts counts;
+    uint64_t changes; /* of chunks' states */
+    struct {          /* when a look ahead found nothing to do */
+        uint64_t clock, changes;
+    } looked_in, looked_out;
     uint64_t coverage[CHUNK_STATES][MOVE_EVENT_COUNT];
 };
 
@@ -205,7 +209,11 @@ void move_hide(struct move *move, struct chunk *chunk);
 /* Asks for a chunk to be brought home when there is room. */
 void move_want(struct move *move, struct chunk *chunk);
 
-/* What a held request waits for, in words. */
+/* What a held request waits for; of several causes the last in this list. */
+enum move_cause { MOVE_FOR_ALONE, MOVE_FOR_MAP, MOVE_FOR_IN, MOVE_FOR_ROOM, MOVE_CAUSES };
+enum move_cause move_cause(const struct move *move, const struct move_request *request);
+
+/* The same in words. */
 void move_explain(const struct move *move, const struct move_request *request, char *text,
                   size_t size);
 

@@ -1,9 +1,7 @@
 /* What to do next: the reactive policy. */
 #include <assert.h>
 
-#include "move/chunk_state.h"
-
-enum found { FOUND_ACTION, FOUND_BUSY, FOUND_NOTHING };
+#include "move/policy.h"
 
 static bool next_mark(struct move *move, struct move_action *action)
 {
@@ -29,7 +27,7 @@ static void name_chunk(struct move *move, struct move_action *action, struct chu
     action->bytes = chunk_bytes(move->segments, chunk);
 }
 
-static bool take_lane(struct move *move, struct move_action *action, unsigned index)
+bool policy_take_lane(struct move *move, struct move_action *action, unsigned index)
 {
     struct move_lane *lane = &move->lanes[index];
     if (lane->busy || lane->issued - lane->ended == MOVE_COPIES) return false;
@@ -68,7 +66,7 @@ static bool next_unmap(struct move *move, struct move_action *action)
 }
 
 /* Turns a plan for a frame into an action; true when *frame is there to be used. */
-static bool use_plan(struct move *move, unsigned place, uint32_t pages, struct frame **frame,
+bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct frame **frame,
                      struct move_action *action, enum found *found)
 {
     switch (frame_plan(move->frames, place, pages, frame)) {
@@ -101,7 +99,8 @@ static struct frame *find_refuge(struct move *move, unsigned card, uint32_t page
         const struct frame_place *place = &move->frames->place[move->refuge[card][i]];
         struct frame *frame;
         *found = FOUND_NOTHING;
-        if (use_plan(move, move->refuge[card][i], pages, &frame, action, found)) return frame;
+        if (policy_use_plan(move, move->refuge[card][i], pages, &frame, action, found))
+            return frame;
         if (*found == FOUND_ACTION) return NULL;
         busy |= place->withdrawn_pages || place->promised_pages || place->parked_pages;
     }
@@ -109,7 +108,7 @@ static struct frame *find_refuge(struct move *move, unsigned card, uint32_t page
     return NULL;
 }
 
-static enum found send_away(struct move *move, struct chunk *chunk, struct move_action *action)
+enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_action *action)
 {
     if (!chunk_is_live(chunk)) {
         chunk_change(move, chunk, MOVE_DROP, chunk->frame, NULL);
@@ -118,7 +117,7 @@ static enum found send_away(struct move *move, struct chunk *chunk, struct move_
         action->from = chunk->frame;
         return FOUND_ACTION;
     }
-    if (!action->may_copy || !take_lane(move, action, 2 * chunk->segment->card + 1))
+    if (!action->may_copy || !policy_take_lane(move, action, 2 * chunk->segment->card + 1))
         return FOUND_BUSY;
     enum found found;
     struct frame *target = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
@@ -137,7 +136,7 @@ static enum found send_away(struct move *move, struct chunk *chunk, struct move_
     return FOUND_ACTION;
 }
 
-static bool segment_is_idle(struct move *move, struct segment *segment)
+bool policy_segment_is_idle(struct move *move, struct segment *segment)
 {
     bool used = !order_uses_done(move->order, &segment->uses);
     if (used) order_uses_want_marks(move->order, &segment->uses);
@@ -164,8 +163,8 @@ static enum found evict_from(struct move *move, struct segment *segment, bool de
         struct chunk *chunk = &segment->chunks[i];
         bool goes = is_dead(chunk) || (!dead && move_chunk_is_home(move, chunk));
         if (!goes || chunk->wanted) continue;
-        if (!segment_is_idle(move, segment)) return FOUND_BUSY;
-        enum found one = send_away(move, chunk, action);
+        if (!policy_segment_is_idle(move, segment)) return FOUND_BUSY;
+        enum found one = policy_send_away(move, chunk, action);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;
     }
@@ -176,6 +175,7 @@ static enum found evict_from(struct move *move, struct segment *segment, bool de
  */
 static enum found evict(struct move *move, unsigned card, bool dead, struct move_action *action)
 {
+    if (!dead && foresight_sees(&move->foresight)) return foreseen_evict(move, card, action);
     enum found all = FOUND_NOTHING;
     list_each(node, &move->segments->age[card])
     {
@@ -201,7 +201,7 @@ static enum found evict_dead_of_others(struct move *move, unsigned card, struct 
     return all;
 }
 
-static void start_map(struct move *move, struct chunk *chunk, struct frame *to,
+void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
                       struct move_action *action)
 {
     chunk_unqueue(chunk);
@@ -226,13 +226,13 @@ static enum found use_in_place(struct move *move, struct chunk *chunk, struct mo
         return FOUND_NOTHING;
     }
     if (chunk->state == CHUNK_ABSENT) {
-        start_map(move, chunk, chunk->frame, action);
+        policy_start_map(move, chunk, chunk->frame, action);
         return FOUND_ACTION;
     }
     enum found found;
     struct frame *frame = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
     if (frame) {
-        start_map(move, chunk, frame, action);
+        policy_start_map(move, chunk, frame, action);
         return FOUND_ACTION;
     }
     if (found == FOUND_NOTHING && !move->moving && !move->making) request->failed = true;
@@ -270,23 +270,24 @@ static enum found bring_home(struct move *move, struct chunk *chunk, struct move
         chunk_unqueue(chunk); /* somebody else saw to it */
         return FOUND_NOTHING;
     }
-    if (chunk->state == CHUNK_RESIDENT && !segment_is_idle(move, chunk->segment)) return FOUND_BUSY;
+    if (chunk->state == CHUNK_RESIDENT && !policy_segment_is_idle(move, chunk->segment))
+        return FOUND_BUSY;
     unsigned card = chunk->segment->card;
     if (chunk->frame && chunk->frame->place == move->home[card]) { /* hidden where it is */
-        start_map(move, chunk, chunk->frame, action);
+        policy_start_map(move, chunk, chunk->frame, action);
         return FOUND_ACTION;
     }
     bool copies = chunk->frame != NULL;
-    if (copies && !take_lane(move, action, 2 * card)) return FOUND_BUSY;
+    if (copies && !policy_take_lane(move, action, 2 * card)) return FOUND_BUSY;
     struct frame *frame = NULL;
     enum found found = FOUND_NOTHING;
     bool got = false;
     if (*being_made > 0)
         (*being_made)--, found = FOUND_BUSY; /* a frame for it is on its way */
     else
-        got = use_plan(move, move->home[card], chunk->pages, &frame, action, &found);
+        got = policy_use_plan(move, move->home[card], chunk->pages, &frame, action, &found);
     if (got) {
-        start_map(move, chunk, frame, action);
+        policy_start_map(move, chunk, frame, action);
         return FOUND_ACTION;
     }
     if (copies) {
@@ -334,7 +335,9 @@ bool policy_next(struct move *move, struct move_action *action)
         return true;
     if (move->exclusive_running) return false;
     if (next_demand(move, action)) return true;
-    return !waits_alone(move) && next_spare(move, action);
+    if (waits_alone(move)) return false;
+    if (foresight_sees(&move->foresight)) return foreseen_next(move, action);
+    return next_spare(move, action);
 }
 
 /* For who copies out and nothing else: makes the room that demands lack. */
@@ -349,5 +352,7 @@ bool policy_next_copy(struct move *move, struct move_action *action)
         if (wanted_pages(move, card) <= room) continue;
         if (evict(move, card, false, action) == FOUND_ACTION) return true;
     }
-    return !waits_alone(move) && next_spare(move, action);
+    if (waits_alone(move)) return false;
+    if (foresight_sees(&move->foresight)) return foreseen_next_copy(move, action);
+    return next_spare(move, action);
 }

@@ -12,6 +12,7 @@
 
 #include "block/slab.h"
 #include "pool/pool.h"
+#include "trace/trace.h"
 
 enum {
     POOL_WORDS = 8192,   /* addresses and ranges one operation may name */
@@ -21,6 +22,7 @@ enum {
      * idle. */
     SAMPLE_AT_EASE = 128,
     SAMPLE_SPILLING = 8,
+    RUN_AHEAD = 64, /* operations queued on a stream at most, while chunks have to leave */
     POOL_MOVERS = 2,
     AGE_GRAIN = 16, /* operations that count as one moment when ages are compared */
 };
@@ -43,6 +45,7 @@ struct pool_thread {
     struct pool_word words[POOL_WORDS];
     struct move_touch touches[POOL_TOUCHES];
     vp_addr scanned[POOL_WORDS];
+    uint32_t ids[POOL_WORDS];
 };
 
 struct pool_lane {
@@ -57,8 +60,9 @@ struct pool_residue {
 };
 enum { POOL_RESIDUES = 64 };
 
-struct vet;    /* vet.c */
-struct record; /* record.c */
+struct vet;     /* vet.c */
+struct record;  /* record.c */
+struct foresee; /* foresee.c */
 
 /* Threads and time, for running the whole pool in one thread under the simulated driver: NULL in
  * real life. */
@@ -86,7 +90,7 @@ struct vp_pool {
     struct slabs slabs;
     struct move move;
     struct params params;
-    uint64_t touch_serial;
+    uint64_t touch_serial, seen_serial;
     bool polling; /* somebody asks the driver what has finished */
 
     uint64_t page_bytes;
@@ -111,6 +115,8 @@ struct vp_pool {
     struct vet *vet;
     uint64_t tables; /* changes with every table */
     struct record *record;
+    struct foresee *foresee; /* from the first eviction on */
+    bool foresee_tried;
     uint32_t captures; /* streams that capture */
     pthread_mutex_t verifying, recording;
     struct verify_past past[8];
@@ -125,7 +131,7 @@ struct vp_pool {
 
     _Atomic uint32_t sample; /* operations of a stream between marks */
     _Atomic uint64_t lookups;
-    uint64_t holds, hold_ns;
+    uint64_t holds, hold_for_ns[MOVE_CAUSES], throttle_ns;
     _Atomic uint64_t host_wait_ns; /* counted while the lock is not held */
 };
 
@@ -230,12 +236,26 @@ void vet_queue(struct pool_op *op, CUresult result);
 /* Looks at what has arrived; lock held, let go in between. True when something was over. */
 bool vet_poll(vp_pool *pool);
 
+/* blocks.c: what records and learns is told of the program's blocks; lock held. */
+void pool_block_lives(vp_pool *pool, uint32_t id, uint64_t bytes);
+void pool_block_dies(vp_pool *pool, uint32_t id, uint64_t bytes);
+
+/* The blocks that the operation's parameters name, each once, into ids[POOL_WORDS]; lock held. */
+uint32_t pool_op_blocks(const struct pool_op *op, uint32_t *ids);
+enum trace_kind pool_op_trace_kind(const struct pool_op *op);
+
 /* record.c: the trace of what the program does. */
 vp_status record_create(vp_pool *pool, const char *path) VP_MUST_USE;
 void record_destroy(vp_pool *pool);
 void record_alloc(vp_pool *pool, uint32_t id, uint64_t bytes);
-void record_free(vp_pool *pool, uint32_t id, uint64_t bytes);
+void record_free(vp_pool *pool, uint32_t id);
 void record_op(vp_pool *pool, const struct pool_op *op);
+
+/* foresee.c: shows an admitted operation to the finder; lock held. */
+void foresee_op(vp_pool *pool, const struct pool_op *op);
+void foresee_alloc(vp_pool *pool, uint32_t id, uint64_t bytes);
+void foresee_free(vp_pool *pool, uint32_t id);
+void foresee_destroy(vp_pool *pool); /* after pool->stopping was set */
 
 /* verify.c */
 void verify_begin(struct pool_op *op);

@@ -164,7 +164,7 @@ static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *add
         status = take_segment(pool, card, bytes, &segment);
         if (status == VP_OK) {
             *address = segment->base;
-            if (pool->record) record_alloc(pool, segment->id, bytes);
+            pool_block_lives(pool, segment->id, bytes);
         }
     }
     pool_unlock(pool);
@@ -173,7 +173,7 @@ static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *add
 
 static void rest(vp_pool *pool, struct segment *segment)
 {
-    if (pool->record) record_free(pool, segment->id, segment->noted ? 0 : segment->bytes);
+    if (!segment->noted) pool_block_dies(pool, segment->id, segment->bytes);
     segment_rest(&pool->segments, segment);
     list_remove(&segment->age); /* its frames are the first to go */
     list_push_front(&pool->segments.age[segment->card], &segment->age);
@@ -307,11 +307,10 @@ void vp_note_alive(vp_pool *pool, vp_addr address, uint64_t bytes)
     pool_lock(pool);
     struct segment *segment = segment_of(&pool->segments, address);
     if (segment && !segment->slab) {
-        bool first = !segment->noted;
-        if (first && pool->record) record_free(pool, segment->id, segment->bytes);
+        if (!segment->noted) pool_block_dies(pool, segment->id, segment->bytes);
         segment_note_alive(&pool->segments, segment, address, bytes);
         const struct block *block = segment_block_at(segment, address);
-        if (pool->record && block && block->start == address) record_alloc(pool, block->id, bytes);
+        if (block && block->start == address) pool_block_lives(pool, block->id, bytes);
     }
     pool_unlock(pool);
 }
@@ -322,10 +321,11 @@ void vp_note_dead(vp_pool *pool, vp_addr address, uint64_t bytes)
     struct segment *segment = segment_of(&pool->segments, address);
     if (segment && segment->noted) {
         const struct block *block = segment_block_at(segment, address);
-        if (pool->record && block && block->start == address)
-            record_free(pool, block->id, block->end - block->start);
+        if (block && block->start == address)
+            pool_block_dies(pool, block->id, block->end - block->start);
         segment_note_dead(&pool->segments, segment, address, bytes);
         move_forget_dead(&pool->move, segment);
+        if (!segment->live_bytes) foresight_died(&pool->move.foresight, segment);
         if (!segment->live_bytes) { /* what is dead goes first */
             list_remove(&segment->age);
             list_push_front(&pool->segments.age[segment->card], &segment->age);

@@ -430,6 +430,7 @@ void vp_close(vp_pool *pool)
 {
     if (!pool) return;
     if (pool->movers) pool_stop_mover(pool);
+    foresee_destroy(pool);
     for (unsigned card = 0; card < pool->cards; card++) {
         if (!pool->context[card]) continue;
         pool->driver->cuCtxSetCurrent(pool->context[card]);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/units.h"
 
+static const uint64_t throttle_wait_ns = 20 * NS_PER_US, throttle_most_ns = 20 * NS_PER_MS;
 static const uint64_t hold_wait_ns = 50 * NS_PER_US, hold_report_ns = 10 * NS_PER_S;
 
 static _Atomic uint32_t next_thread_id = 1;
@@ -325,11 +326,14 @@ static enum move_verdict try_admit(struct pool_op *op)
 static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
 {
     vp_pool *pool = op->pool;
-    uint64_t began = pool_now_ns(pool), reported = 0;
+    uint64_t began = pool_now_ns(pool), reported = 0, held = 0;
     while (*verdict == MOVE_HELD && !pool->lost) {
+        enum move_cause cause = move_cause(&pool->move, &op->request);
         if (!pool_work(pool)) pool_wait(pool, hold_wait_ns);
         *verdict = try_admit(op);
-        uint64_t held = pool_now_ns(pool) - began;
+        uint64_t now = pool_now_ns(pool) - began;
+        pool->hold_for_ns[cause] += now - held;
+        held = now;
         if (held - reported > hold_report_ns) {
             reported = held;
             report_hold(op, held);
@@ -337,7 +341,6 @@ static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
     }
     pool->holds++;
     if (pool->move.counts.evictions) pool->sample = SAMPLE_SPILLING;
-    pool->hold_ns += pool_now_ns(pool) - began;
     if (*verdict != MOVE_HELD) return CUDA_SUCCESS;
     move_abandon(&pool->move, &op->request);
     return pool->lost_with;
@@ -413,6 +416,20 @@ static CUresult refuse(struct pool_op *op)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Keeps the host from running far ahead of the device where chunks have to leave: all that queued
+ * operations touch has to stay. Never waits long: the device may be waiting for the host. */
+static void throttle(struct pool_op *op)
+{
+    vp_pool *pool = op->pool;
+    if (!foresight_sees(&pool->move.foresight) || pool->captures) return;
+    const struct order_stream *stream = pool->order.stream[op->slot];
+    uint64_t began = pool_now_ns(pool);
+    while (stream->entered - stream->done > RUN_AHEAD && !pool->lost &&
+           pool_now_ns(pool) - began < throttle_most_ns)
+        if (!pool_work(pool)) pool_wait(pool, throttle_wait_ns);
+    pool->throttle_ns += pool_now_ns(pool) - began;
+}
+
 /* Decides under the lock; collects the events to wait for. */
 static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, unsigned *event_count)
 {
@@ -424,6 +441,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     op->request.slot = op->slot;
+    throttle(op);
     resolve(op);
     if (op->overflown) return refuse(op);
     if (op->request.count == 0 && !op->unclear) return CUDA_SUCCESS;
@@ -441,6 +459,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     }
     note_uses(op);
     vet_note(op);
+    if (pool->move.counts.evictions && !op->request.host_waits) foresee_op(pool, op);
     return CUDA_SUCCESS;
 }
 

@@ -95,34 +95,12 @@ void record_destroy(vp_pool *pool)
 
 void record_alloc(vp_pool *pool, uint32_t id, uint64_t bytes)
 {
-    if (bytes > BLOCK_SMALL_BYTES) trace_writer_alloc(pool->record->writer, id, bytes);
+    trace_writer_alloc(pool->record->writer, id, bytes);
 }
 
-void record_free(vp_pool *pool, uint32_t id, uint64_t bytes)
+void record_free(vp_pool *pool, uint32_t id)
 {
-    if (bytes > BLOCK_SMALL_BYTES) trace_writer_free(pool->record->writer, id);
-}
-
-/* The block an address stands for in the trace, or 0. */
-static uint32_t id_at(vp_pool *pool, vp_addr address)
-{
-    const struct segment *segment = segment_of(&pool->segments, address);
-    if (!segment || segment->slab) return 0; /* blocks of a slab are small */
-    if (!segment->noted) return segment->bytes > BLOCK_SMALL_BYTES ? segment->id : 0;
-    const struct block *block = segment_block_at(segment, address);
-    return block && block->end - block->start > BLOCK_SMALL_BYTES ? block->id : 0;
-}
-
-static size_t collect_ids(vp_pool *pool, const struct pool_op *op)
-{
-    size_t count = 0;
-    for (uint32_t i = 0; i < op->word_count; i++) {
-        uint32_t id = id_at(pool, op->thread->words[i].address);
-        bool seen = id == 0;
-        for (size_t k = count; k-- > 0 && !seen;) seen = pool->record->ids[k] == id;
-        if (!seen) pool->record->ids[count++] = id;
-    }
-    return count;
+    trace_writer_free(pool->record->writer, id);
 }
 
 static CUevent take_event(vp_pool *pool)
@@ -136,10 +114,6 @@ static CUevent take_event(vp_pool *pool)
 
 void record_op(vp_pool *pool, const struct pool_op *op)
 {
-    static const enum trace_kind kinds[] = {[POOL_KERNEL] = TRACE_KERNEL,
-                                            [POOL_COPY] = TRACE_COPY,
-                                            [POOL_MEMSET] = TRACE_MEMSET,
-                                            [POOL_GRAPH] = TRACE_GRAPH};
     struct record *record = pool->record;
     pthread_mutex_lock(&pool->recording);
     drain(pool, record->tail - record->head == RECORD_PENDING);
@@ -149,9 +123,10 @@ void record_op(vp_pool *pool, const struct pool_op *op)
         event = NULL;
     }
     pool_lock(pool);
-    size_t count = collect_ids(pool, op);
+    uint32_t count = pool_op_blocks(op, op->thread->ids);
+    for (uint32_t i = 0; i < count; i++) record->ids[i] = op->thread->ids[i];
     uint64_t ticket =
-        trace_writer_op(record->writer, kinds[op->kind], op->slot,
+        trace_writer_op(record->writer, pool_op_trace_kind(op), op->slot,
                         op->function ? op->function->name : op->name, record->ids, count);
     pool_unlock(pool);
     if (event)

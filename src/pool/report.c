@@ -73,7 +73,12 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
     for (unsigned i = 0; i < pool->order.count; i++)
         stats->operations += pool->order.stream[i]->entered;
     stats->holds = pool->holds;
-    stats->hold_ns = pool->hold_ns;
+    stats->hold_map_ns = pool->hold_for_ns[MOVE_FOR_MAP];
+    stats->hold_in_ns = pool->hold_for_ns[MOVE_FOR_IN];
+    stats->hold_room_ns = pool->hold_for_ns[MOVE_FOR_ROOM];
+    stats->hold_alone_ns = pool->hold_for_ns[MOVE_FOR_ALONE];
+    for (unsigned i = 0; i < MOVE_CAUSES; i++) stats->hold_ns += pool->hold_for_ns[i];
+    stats->throttle_ns = pool->throttle_ns;
     stats->host_wait_ns = atomic_load_explicit(&pool->host_wait_ns, memory_order_relaxed);
     stats->lookups = atomic_load(&pool->lookups);
     stats->lookup_ns = pool->edge ? 0 : measure_lookup_ns(pool);

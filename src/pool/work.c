@@ -16,7 +16,8 @@ enum {
     MARK_TRIES = 64, /* marks in a row that cannot be recorded */
 };
 
-static const uint64_t piece_bytes = 4 * MIB; /* of copies out: 49 GB/s on PCIe 5, nearly the most (measured) */
+static const uint64_t piece_bytes =
+    4 * MIB; /* of copies out: 49 GB/s on PCIe 5, nearly the most (measured) */
 static const uint64_t idle_wait_ns = 20 * 1000 * 1000, busy_wait_ns = 50 * 1000;
 
 uint64_t pool_now_ns(const vp_pool *pool)
@@ -220,8 +221,9 @@ static CUresult queue_copy(vp_pool *pool, const struct move_action *action)
     return pool->driver->cuEventRecord(event, lane->stream);
 }
 
-/* A copy out in pieces, one queued at a time: setting access to a mapping waits for what is queued, 1 ms where
- * that is a whole chunk (measured), and an operation that needs the chunk need not wait for the rest. */
+/* A copy out in pieces, one queued at a time: setting access to a mapping waits for what is queued,
+ * 1 ms where that is a whole chunk (measured), and an operation that needs the chunk need not wait
+ * for the rest. */
 static void do_copy(vp_pool *pool, const struct move_action *action, struct move_result *result)
 {
     if (pool->edge) { /* in simulation nobody may wait */
@@ -238,7 +240,8 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
             return;
         }
         uint64_t left = action->bytes - at, bytes = left < piece_bytes ? left : piece_bytes;
-        done = driver->cuMemcpyAsync(action->to->alias + at, action->from->alias + at, bytes, lane->stream);
+        done = driver->cuMemcpyAsync(action->to->alias + at, action->from->alias + at, bytes,
+                                     lane->stream);
         if (done == CUDA_SUCCESS) done = driver->cuEventRecord(event, lane->stream);
         if (done != CUDA_SUCCESS) break;
         while ((done = driver->cuEventQuery(event)) == CUDA_ERROR_NOT_READY) sched_yield();
@@ -440,6 +443,7 @@ static bool poll(vp_pool *pool)
     for (unsigned slot = 0; slot < pool->order.count; slot++)
         any |= poll_stream(pool, pool->order.stream[slot]);
     any |= vet_poll(pool);
+    if (any) pool->move.changes++; /* what was busy may be idle */
     pool->polling = false;
     return any;
 }

@@ -1,0 +1,224 @@
+/* What to do ahead of need, where it is foretold what will be used when.
+ *
+ * In: the absent chunk that is used next comes home as soon as there is room for it and for all
+ * that will be born before its use. Out: operations ahead are walked through with the room there
+ * is, what comes to live and die, and what is due to come back; where room runs short (the
+ * frontier), the idle chunk whose use is furthest, beyond the frontier, leaves at once. Both links
+ * so run side by side, as early as the room allows (Belady's choice, made early). Chunks of dead
+ * blocks keep their frames mapped for the next block at that address, and give them up in the order
+ * of furthest next use; those born soon are mapped ahead. */
+#include <assert.h>
+#include <string.h>
+
+#include "move/policy.h"
+
+enum {
+    IN_FLIGHT = 3, /* copies in, queued at once: enough to keep the link busy */
+    SOON_OPS = 48, /* blocks born within so many operations are mapped ahead */
+    BEYOND_OPS =
+        24, /* who leaves is used so much later than room runs short: no swapping to and fro */
+    RESERVE_CHUNKS = 2, /* room kept free of forecasts: for sizes that do not fit, and for errors */
+};
+
+/* One look at a card's chunks. */
+struct look {
+    struct chunk *nearest; /* absent, live: to come home */
+    uint32_t nearest_ahead;
+    struct chunk *born; /* empty, will be used soon */
+    uint32_t born_ahead;
+    struct chunk *dead; /* at home, dead and idle, used last */
+    uint32_t dead_ahead;
+    struct chunk *live; /* the same, live */
+    uint32_t live_ahead;
+    bool busy; /* some would do once they are idle */
+    uint64_t dead_pages, room_pages;
+};
+
+static void look_at(struct move *move, struct segment *segment, uint32_t ahead, struct look *look)
+{
+    bool asked = false, idle = false;
+    for (uint32_t i = 0; i < segment->chunk_count; i++) {
+        struct chunk *chunk = &segment->chunks[i];
+        bool live = chunk_is_live(chunk), home = move_chunk_is_home(move, chunk);
+        if (home && !live) look->dead_pages += chunk->pages;
+        if (chunk->state == CHUNK_ABSENT && live && !chunk->wanted && ahead < look->nearest_ahead) {
+            look->nearest = chunk;
+            look->nearest_ahead = ahead;
+        }
+        if (chunk->state == CHUNK_EMPTY && !chunk->wanted && ahead < look->born_ahead) {
+            look->born = chunk;
+            look->born_ahead = ahead;
+        }
+        if (!home || chunk->wanted || segment->pins || segment->captured) continue;
+        bool better = live ? !look->live || ahead > look->live_ahead
+                           : !look->dead || ahead > look->dead_ahead;
+        if (!better || (live && segment->will_die)) continue;
+        if (!asked) idle = policy_segment_is_idle(move, segment);
+        asked = true;
+        if (!idle) {
+            look->busy = true;
+        } else if (live) {
+            look->live = chunk;
+            look->live_ahead = ahead;
+        } else {
+            look->dead = chunk;
+            look->dead_ahead = ahead;
+        }
+    }
+}
+
+static void look_around(struct move *move, unsigned card, struct look *look)
+{
+    memset(look, 0, sizeof *look);
+    look->nearest_ahead = look->born_ahead = UINT32_MAX;
+    look->room_pages = frame_room_pages(move->frames, move->home[card]);
+    list_each(node, &move->segments->age[card])
+    {
+        struct segment *segment = list_entry(node, struct segment, age);
+        look_at(move, segment, foresight_ahead(&move->foresight, segment), look);
+    }
+}
+
+enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action)
+{
+    struct look look;
+    look_around(move, card, &look);
+    /* Dropping costs no copy; but what is reborn in a moment would only have to be mapped anew. */
+    if (look.dead && (look.dead_ahead > SOON_OPS || !look.live))
+        return policy_send_away(move, look.dead, action);
+    if (look.live) {
+        enum found found = policy_send_away(move, look.live, action);
+        if (found != FOUND_NOTHING || !look.dead) return found;
+        return policy_send_away(move, look.dead, action);
+    }
+    return look.busy ? FOUND_BUSY : FOUND_NOTHING;
+}
+
+/* Most that will live at once until `ahead`, beyond what lives now; in pages. */
+static uint64_t growth_pages(const struct move *move, uint32_t ahead)
+{
+    const struct foresight *foresight = &move->foresight;
+    uint32_t last = ahead < foresight->following->op_count ? ahead : foresight->following->op_count;
+    uint64_t now = foresight_live_bytes(foresight, 0), most = now;
+    for (uint32_t i = 1; i <= last; i++) {
+        uint64_t live = foresight_live_bytes(foresight, i);
+        if (live > most) most = live;
+    }
+    return (most - now) >> move->segments->space->page_shift;
+}
+
+static bool map_home(struct move *move, struct chunk *chunk, struct move_action *action)
+{
+    unsigned card = chunk->segment->card;
+    bool copies = chunk->frame != NULL;
+    if (copies && !policy_take_lane(move, action, 2 * card)) return false;
+    struct frame *frame;
+    enum found found;
+    if (policy_use_plan(move, move->home[card], chunk->pages, &frame, action, &found)) {
+        policy_start_map(move, chunk, frame, action);
+        return true;
+    }
+    if (copies) {
+        move->lanes[action->lane].busy = false;
+        action->ticket = 0;
+    }
+    return found == FOUND_ACTION;
+}
+
+/* Gives up the frame of what is dead, unless it is used again before `ahead`. */
+static bool drop_dead(struct move *move, const struct look *look, uint32_t ahead,
+                      struct move_action *action)
+{
+    if (!look->dead || look->dead_ahead <= ahead) return false;
+    return policy_send_away(move, look->dead, action) == FOUND_ACTION;
+}
+
+static bool bring_next(struct move *move, unsigned card, const struct look *look,
+                       struct move_action *action)
+{
+    const struct move_lane *lane = &move->lanes[2 * card];
+    if (!look->nearest || lane->busy || lane->issued - lane->ended >= IN_FLIGHT) return false;
+    uint64_t pages = look->nearest->pages;
+    uint64_t reserve = RESERVE_CHUNKS * move->segments->chunk_pages;
+    uint64_t need = pages + growth_pages(move, look->nearest_ahead) + reserve;
+    if (need > look->room_pages + look->dead_pages) return false;
+    if (pages > look->room_pages) return drop_dead(move, look, look->nearest_ahead, action);
+    return map_home(move, look->nearest, action);
+}
+
+static bool map_next_born(struct move *move, const struct look *look, struct move_action *action)
+{
+    if (!look->born || look->born_ahead > SOON_OPS) return false;
+    if (look->born->pages > look->room_pages) return drop_dead(move, look, 2 * SOON_OPS, action);
+    return map_home(move, look->born, action);
+}
+
+bool foreseen_next(struct move *move, struct move_action *action)
+{
+    if (move->looked_in.clock == move->foresight.clock && move->looked_in.changes == move->changes)
+        return false;
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
+        if (!move->refuges[card]) continue;
+        struct look look;
+        look_around(move, card, &look);
+        if (map_next_born(move, &look, action) || bring_next(move, card, &look, action))
+            return true;
+    }
+    move->looked_in.clock = move->foresight.clock;
+    move->looked_in.changes = move->changes;
+    return false;
+}
+
+/* Pages of absent chunks by how far ahead they are used, into due[1…last]. */
+static void count_due(const struct move *move, unsigned card, uint32_t last, uint32_t *due)
+{
+    memset(due, 0, (last + 1) * sizeof *due);
+    list_each(node, &move->segments->age[card])
+    {
+        const struct segment *segment = list_entry(node, struct segment, age);
+        uint32_t ahead = foresight_ahead(&move->foresight, segment);
+        if (!segment->unready || ahead > last) continue;
+        for (uint32_t i = 0; i < segment->chunk_count; i++)
+            if (segment->chunks[i].state == CHUNK_ABSENT && chunk_is_live(&segment->chunks[i]))
+                due[ahead] += segment->chunks[i].pages;
+    }
+}
+
+/* How many operations from now room runs short; UINT32_MAX: not within a period. */
+static uint32_t find_frontier(struct move *move, unsigned card, const struct look *look)
+{
+    static uint32_t due[FORESIGHT_OPS + 1]; /* under the pool's lock */
+    const struct foresight *foresight = &move->foresight;
+    uint32_t last = foresight->following->op_count;
+    unsigned home = move->home[card];
+    count_due(move, card, last, due);
+    int64_t room = (int64_t)(look->room_pages + look->dead_pages + move->coming_pages[home] +
+                             move->frames->place[home].parked_pages);
+    room -= RESERVE_CHUNKS * (int64_t)move->segments->chunk_pages * 2;
+    int64_t now = (int64_t)foresight_live_bytes(foresight, 0);
+    for (uint32_t i = 1; i <= last; i++) {
+        room -= due[i];
+        int64_t born = (int64_t)foresight_live_bytes(foresight, i) - now;
+        if (room < born >> move->segments->space->page_shift) return i;
+    }
+    return UINT32_MAX;
+}
+
+bool foreseen_next_copy(struct move *move, struct move_action *action)
+{
+    if (move->looked_out.clock == move->foresight.clock &&
+        move->looked_out.changes == move->changes)
+        return false;
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
+        if (!move->refuges[card] || move->lanes[2 * card + 1].busy) continue;
+        struct look look;
+        look_around(move, card, &look);
+        uint32_t frontier = find_frontier(move, card, &look);
+        if (frontier == UINT32_MAX || !look.live) continue;
+        bool beyond = look.live_ahead == UINT32_MAX || look.live_ahead > frontier + BEYOND_OPS;
+        if (beyond && policy_send_away(move, look.live, action) == FOUND_ACTION) return true;
+    }
+    move->looked_out.clock = move->foresight.clock;
+    move->looked_out.changes = move->changes;
+    return false;
+}

@@ -1,0 +1,40 @@
+/* What the two policies share: policy.c acts when an operation needs something, foreseen.c ahead of
+ * that. */
+#ifndef MOVE_POLICY_H
+#define MOVE_POLICY_H
+
+#include "move/chunk_state.h"
+
+/* FOUND_BUSY: something is under way, or would be idle later; FOUND_NOTHING: waiting does not help.
+ */
+enum found { FOUND_ACTION, FOUND_BUSY, FOUND_NOTHING };
+
+/* The next action for a thread that does all but copies out; the next for one that copies out. */
+bool policy_next(struct move *move, struct move_action *action);
+bool policy_next_copy(struct move *move, struct move_action *action);
+
+/* Reserves the next ticket of a lane for the action; false: it is full, or somebody queues a copy.
+ */
+bool policy_take_lane(struct move *move, struct move_action *action, unsigned lane);
+
+/* Turns a plan for a frame into an action; true when *frame is there to be used. */
+bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct frame **frame,
+                     struct move_action *action, enum found *found);
+
+/* Sends a chunk away that is at home: dead, it is unmapped; live, copied out where the action may
+ * copy. */
+enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_action *action);
+
+/* Maps the chunk to a frame; what it held elsewhere is copied in. */
+void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
+                      struct move_action *action);
+
+/* All work that may touch the segment is done; if not, marks are asked for that will tell. */
+bool policy_segment_is_idle(struct move *move, struct segment *segment);
+
+/* With foresight: the same decisions by what is used when. */
+enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action);
+bool foreseen_next(struct move *move, struct move_action *action);
+bool foreseen_next_copy(struct move *move, struct move_action *action);
+
+#endif

@@ -1,0 +1,135 @@
+/* Foresight in a running program: feeds the finder with operations, and what it recognises to move.
+ *
+ * Nothing of it runs until chunks have had to leave a card: a program that fits pays nothing. From
+ * then on each operation is shown to the finder under the lock, and a thread of its own studies
+ * what it has seen, and learns the periods in it. */
+#include "pool/internal.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "trace/finder.h"
+
+enum { STUDY_EVENTS = 4096, KNOWN_PERIODS = 16 };
+
+static const uint64_t study_wait_ns = 5 * NS_PER_MS;
+
+struct foresee {
+    struct finder *finder;
+    pthread_t student;
+    bool runs;
+    struct {
+        uint32_t number, op_count;
+    } known[KNOWN_PERIODS];
+    uint32_t known_count;
+    uint32_t announced;
+};
+
+/* Puts a period's length where the follower can see it; lock not held. */
+static void learn_period(vp_pool *pool, uint32_t number)
+{
+    struct foresee *foresee = pool->foresee;
+    for (uint32_t i = 0; i < KNOWN_PERIODS; i++)
+        if (foresee->known[i].number == number) return;
+    const struct step *step = finder_step(foresee->finder, number);
+    if (!step) return;
+    pool_lock(pool);
+    uint32_t at = foresee->known_count++ % KNOWN_PERIODS;
+    foresee->known[at].number = number;
+    foresee->known[at].op_count = step->op_count;
+    pool_unlock(pool);
+    log_info("a step of %u operations repeats; moving ahead of it", step->op_count);
+}
+
+static void *study(void *argument)
+{
+    vp_pool *pool = argument;
+    struct foresee *foresee = pool->foresee;
+    pool_lock(pool);
+    while (!pool->stopping) {
+        pool_unlock(pool);
+        bool more = finder_study(foresee->finder, STUDY_EVENTS);
+        uint32_t newest = finder_newest(foresee->finder);
+        if (newest) learn_period(pool, newest);
+        pool_lock(pool);
+        if (!more && !pool->stopping) pool_wait(pool, study_wait_ns);
+    }
+    pool_unlock(pool);
+    return NULL;
+}
+
+/* Lock held. Where this fails the pool goes on without foresight. */
+static void start(vp_pool *pool)
+{
+    pool->foresee_tried = true;
+    struct foresee *foresee = calloc(1, sizeof *foresee);
+    if (!foresee) return;
+    if (foresight_create(&pool->move.foresight) != VP_OK ||
+        finder_create(&foresee->finder) != VP_OK) {
+        log_warn("no memory to learn the program's steps; moves are made on demand");
+        foresight_destroy(&pool->move.foresight);
+        free(foresee);
+        return;
+    }
+    pool->foresee = foresee;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    foresee->runs = pthread_create(&foresee->student, NULL, study, pool) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static uint32_t length_of(const struct foresee *foresee, uint32_t number)
+{
+    for (uint32_t i = 0; i < KNOWN_PERIODS; i++)
+        if (foresee->known[i].number == number) return foresee->known[i].op_count;
+    return 0;
+}
+
+static uint64_t key_of(const struct pool_op *op)
+{
+    uint64_t key = (uint64_t)(uintptr_t)(op->handle ? op->handle : op->name) + op->request.count;
+    for (uint32_t i = 0; i < op->request.count; i++)
+        key = (key ^ op->request.touches[i].segment->pages) * UINT64_C(0x9E3779B97F4A7C15);
+    return key ^ key >> 29;
+}
+
+void foresee_op(vp_pool *pool, const struct pool_op *op)
+{
+    if (!pool->foresee && !pool->foresee_tried && !pool->edge) start(pool);
+    struct foresee *foresee = pool->foresee;
+    if (!foresee) return;
+    const struct finder_op seen = {.key = key_of(op),
+                                   .stream = op->slot,
+                                   .kind = pool_op_trace_kind(op),
+                                   .ids = op->thread->ids,
+                                   .count = pool_op_blocks(op, op->thread->ids)};
+    struct finder_place place;
+    finder_op(foresee->finder, &seen, &place);
+    bool follows = place.match == FINDER_MATCHED || place.match == FINDER_TOUCHES;
+    uint32_t length = follows ? length_of(foresee, place.period) : 0;
+    foresight_note(&pool->move.foresight, length ? place.period : 0, length, place.op,
+                   op->request.touches, op->request.count, pool->segments.live_bytes);
+}
+
+void foresee_alloc(vp_pool *pool, uint32_t id, uint64_t bytes)
+{
+    finder_alloc(pool->foresee->finder, id, bytes);
+}
+
+void foresee_free(vp_pool *pool, uint32_t id)
+{
+    finder_free(pool->foresee->finder, id);
+}
+
+void foresee_destroy(vp_pool *pool)
+{
+    struct foresee *foresee = pool->foresee;
+    if (!foresee) return;
+    if (foresee->runs) pthread_join(foresee->student, NULL);
+    finder_destroy(foresee->finder);
+    foresight_destroy(&pool->move.foresight);
+    free(foresee);
+    pool->foresee = NULL;
+}
