@@ -89,14 +89,14 @@ struct segment {
     uint64_t look_serial; /* of the last operation whose writes into it are to be looked at (vet) */
     uint64_t seen;        /* as of a block */
     /* What is foretold of it (move/foresight.h), in operations: */
-    uint64_t next_use;    /* when it is touched next; 0: not known */
-    uint64_t used_last;   /* when it was touched last; 0: not in a known period */
-    uint32_t touch_last;  /* its entry there */
-    bool will_die;        /* what lives there now dies before the next use */
-    uint64_t aged;        /* when it last went to the young end of its list of ages */
-    uint8_t state;        /* enum segment_state */
-    bool noted;           /* an allocator above says what lives in it */
-    bool unlisted;        /* not all of that is in `blocks`: there was no memory for the list */
+    uint64_t next_use;   /* when it is touched next; 0: not known */
+    uint64_t used_last;  /* when it was touched last; 0: not in a known period */
+    uint32_t touch_last; /* its entry there */
+    bool will_die;       /* what lives there now dies before the next use */
+    uint64_t aged;       /* when it last went to the young end of its list of ages */
+    uint8_t state;       /* enum segment_state */
+    bool noted;          /* an allocator above says what lives in it */
+    bool unlisted;       /* not all of that is in `blocks`: there was no memory for the list */
     bool loose;       /* touched by work of which not all is known: stays mapped wherever it is */
     bool read_mostly; /* advised */
     bool captured;    /* part of a captured graph: never moves */
