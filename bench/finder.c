@@ -148,7 +148,7 @@ static void print_all(const char *name, struct figures *figures, const char *end
 int main(void)
 {
     static struct work work, alone;
-    static struct figures learning, following;
+    static struct figures learning, following, lost;
     if (finder_create(&work.finder) != VP_OK) return 1;
     for (uint32_t i = 0; i < LAYERS; i++) {
         alone.weights[i] = make(&alone, 4 << 20);
@@ -173,9 +173,20 @@ int main(void)
             return 1;
         }
     }
+    for (uint64_t period = 0; period < FINDER_PERIODS; period++) {
+        work.key_salt = 1000 * period;
+        for (unsigned i = 0; i < 4; i++, study(&work)) train(&work);
+    }
+    work.key_salt = UINT64_C(1) << 40;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        run(&alone, false);
+        run(&work, true);
+        note(&lost, round, &work, &alone);
+    }
     printf("{");
     print_all("learning", &learning, ",");
-    print_all("following", &following, "}\n");
+    print_all("following", &following, ",");
+    print_all("lost", &lost, "}\n");
     finder_destroy(work.finder);
     return alone.sum == 0;
 }

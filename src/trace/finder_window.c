@@ -394,7 +394,7 @@ bool finder_window_make(struct finder_window *window, struct finder_past *past,
     if (!find_lives(window)) return false;
     find_cut(window);
     write_step(window);
-    return step_is_valid(&window->step);
+    return step_is_valid(&window->step) && step_guess_access(&window->step);
 }
 
 void finder_window_release(struct finder_window *window)

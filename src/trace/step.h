@@ -65,11 +65,13 @@ struct step {
 /* Makes the step that a trace repeats: its last whole one, from a low point of live memory to the
  * next, one between each two occurrences of the rarest op that comes at even distances. The idle
  * time in front of the first op is cut to 0.1 ms. Where nothing repeats, the whole trace is the
- * step (*repeats, which may be NULL, is then false). What ops write is guessed: those that update
- * persistent blocks from others of their size (an optimizer's) write, and no others write
- * persistent blocks. VP_INVALID: there is no op in it (logged); VP_NO_HOST_MEMORY. The arrays are
- * given back with step_release. */
+ * step (*repeats, which may be NULL, is then false). What ops write is guessed. VP_INVALID: there
+ * is no op in it (logged); VP_NO_HOST_MEMORY. The arrays are given back with step_release. */
 vp_status step_from_trace(const struct trace *trace, struct step *step, bool *repeats) VP_MUST_USE;
+
+/* Guesses what ops write: those that update persistent blocks from others of their size (an
+ * optimizer's) write, and no others write persistent blocks. False: no memory. */
+bool step_guess_access(struct step *step) VP_MUST_USE;
 
 void step_release(struct step *step);
 

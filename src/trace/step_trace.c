@@ -288,7 +288,7 @@ static bool is_update(const struct step *step, uint32_t op_index, const uint32_t
     return false;
 }
 
-static bool guess_access(struct step *step)
+bool step_guess_access(struct step *step)
 {
     uint32_t *first_use = malloc((step->role_count + 1) * sizeof *first_use);
     if (!first_use) return false;
@@ -344,7 +344,7 @@ vp_status step_from_trace(const struct trace *trace, struct step *step, bool *re
         note_lives(&maker);
         name_blocks(&maker);
         add_events(&maker);
-        ok = guess_access(&made);
+        ok = step_guess_access(&made);
     }
     free(maker.born_event);
     free(maker.died_event);

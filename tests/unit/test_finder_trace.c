@@ -96,7 +96,7 @@ static void run(struct replay *replay)
 
 /* What two steps that start at different places have in common. */
 struct summary {
-    uint64_t persistent_bytes, passing_bytes, peak_bytes, touches;
+    uint64_t persistent_bytes, passing_bytes, peak_bytes, touches, writes;
     uint32_t persistent, passing, ops;
 };
 
@@ -125,6 +125,8 @@ static struct summary sum_up(const struct step *step)
         if (live < least) least = live;
         if (live > most) most = live;
     }
+    for (uint32_t i = 0; i < step->touch_count; i++)
+        sum.writes += step->touches[i].access == STEP_WRITES;
     sum.peak_bytes = (uint64_t)(most - least);
     return sum;
 }
@@ -174,6 +176,7 @@ static void compare_with_trace(const char *path)
     struct summary a = sum_up(step), b = sum_up(&expected);
     assert_int_equal(a.ops, b.ops);
     assert_int_equal(a.touches, b.touches);
+    assert_int_equal(a.writes, b.writes);
     assert_int_equal(a.persistent, b.persistent);
     assert_int_equal(a.passing, b.passing);
     assert_int_equal(a.persistent_bytes, b.persistent_bytes);
