@@ -120,7 +120,7 @@ static uint64_t gap_start(const struct executor *executor, uint32_t index, uint3
 static void queue_planned(struct executor *executor, uint32_t index)
 {
     const struct executor_item *item = &executor->items[index];
-    uint32_t gap = gap_of(executor, index);
+    uint32_t gap = executor_gap(executor, index);
     uint64_t key = executor->done;
     if (executor->options.order == EXECUTOR_FURTHEST) key = ~item->next;
     if (executor->options.order == EXECUTOR_SHORTEST) key = item->next - item->last;
@@ -477,6 +477,13 @@ static enum executor_wait item_waits(const struct executor *executor, uint32_t i
     case ITEM_EMPTY: break;
     }
     return room < bytes_of(executor, index) ? EXECUTOR_WAITS_ROOM : EXECUTOR_WAITS_MAP;
+}
+
+uint32_t executor_gap(const struct executor *executor, uint32_t item)
+{
+    uint32_t use = executor->items[item].use, uses = role_of(executor, item)->use_count;
+    if (uses == 0) return SHAPE_NEVER;
+    return chunk_of(executor, item)->first_gap + (use ? use : uses) - 1;
 }
 
 enum executor_wait executor_waits(const struct executor *executor)

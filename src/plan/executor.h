@@ -200,6 +200,10 @@ bool executor_relent(struct executor *executor);
 /* Why the op `launched` waits. */
 enum executor_wait executor_waits(const struct executor *executor);
 
+/* The gap (shape.h) in which an item is, between its last use and its next; SHAPE_NEVER: nothing
+ * uses it. */
+uint32_t executor_gap(const struct executor *executor, uint32_t item);
+
 /* Unmapped, free. */
 static inline uint64_t executor_free_bytes(const struct executor *executor)
 {

@@ -33,14 +33,6 @@ static inline uint32_t item_at(const struct executor *executor, const struct sha
     return executor->shape->chunks[chunk].first_item + (uint32_t)(step % role->copies);
 }
 
-/* The gap in which an item is that was used last by the use before its next. */
-static inline uint32_t gap_of(const struct executor *executor, uint32_t item)
-{
-    uint32_t use = executor->items[item].use;
-    uint32_t before = use ? use - 1 : role_of(executor, item)->use_count - 1;
-    return chunk_of(executor, item)->first_gap + before;
-}
-
 /* Nobody will touch it again before it dies. */
 static inline bool is_doomed(const struct executor *executor, uint32_t item)
 {

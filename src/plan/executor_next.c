@@ -104,7 +104,7 @@ static bool next_in(struct executor *executor, struct executor_action *action)
     if (executor->options.mode == EXECUTOR_INPLACE) return false;
     if (item->next > executor->launched) {
         if (!looks_ahead(executor) || !is_in_sight(executor, item->next)) return false;
-        bool planned = is_planned(executor) && executor->plan.away[gap_of(executor, index)];
+        bool planned = is_planned(executor) && executor->plan.away[executor_gap(executor, index)];
         if (planned && !fits_plan(executor, index, item->next)) return false;
         if (!is_planned(executor) && !fits_growth(executor, bytes, item->next)) return false;
         if (planned) note_early(executor, bytes, item->next);
@@ -343,11 +343,16 @@ static bool find_birth(struct executor *executor, uint32_t *slot_index, uint64_t
     return false;
 }
 
+/* Maps ahead for a block to be born, unless something that is used earlier is to come home and
+ * needs the room. */
 static bool next_ahead(struct executor *executor, struct executor_action *action)
 {
-    uint32_t slot;
-    uint64_t op;
+    uint32_t slot, first = heap_first(&executor->away);
+    uint64_t op, reserved = 0;
     if (!find_birth(executor, &slot, &op)) return false;
+    if (first != HEAP_NOWHERE && executor->items[first].next < op)
+        reserved = bytes_of(executor, first);
+    if (executor_free_bytes(executor) < reserved + executor->slots[slot].bytes) return false;
     return ready(executor, slot, action);
 }
 
@@ -357,7 +362,7 @@ static bool next_map(struct executor *executor, struct executor_action *action)
     if (executor->wanted_count) {
         if (next_wanted(executor, action)) return true;
         uint64_t lack = wanted_bytes(executor);
-        if (lack > executor_free_bytes(executor) && strip(executor, 0, action)) return true;
+        if (lack > executor_free_bytes(executor)) return strip(executor, 0, action);
     }
     if (!ahead) return false;
     if (executor_free_bytes(executor) < executor->options.spare_bytes &&

@@ -6,8 +6,9 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "plan/gaps.h"
 
-enum { MAX_STEPS = 12, SPARE_CHUNKS = 3, AHEAD_OPS = 64, CHUNKS_OF_A_CARD = 12 };
+enum { SPARE_CHUNKS = 3, AHEAD_OPS = 64, CHUNKS_OF_A_CARD = 12 };
 
 const char *plan_policy_name(enum plan_policy policy)
 {
@@ -32,74 +33,143 @@ uint64_t plan_chunk_bytes(uint64_t hbm_bytes, uint64_t granularity_bytes)
 struct search {
     const struct shape *shape;
     const struct plan_costs *costs;
+    const struct plan_limits *limits;
+    struct executor_options options; /* of the candidate */
+    struct gaps gaps;                /* the same, for PLAN mode */
+    uint8_t *swapped;                /* gaps in which chunks left when the EAGER rule was tried */
     struct plan *best;
     vp_status status; /* of the last candidate, while there is no good one */
     uint32_t op;
 };
 
-static struct executor_options default_options(const struct shape *shape,
-                                               const struct plan_costs *costs,
-                                               const struct plan_limits *limits)
+static struct executor_options default_options(const struct search *search)
 {
     return (struct executor_options){.mode = EXECUTOR_EAGER,
                                      .order = EXECUTOR_FIFO,
-                                     .capacity_bytes = limits->hbm_bytes,
-                                     .host_bytes = limits->host_bytes,
-                                     .spare_bytes = SPARE_CHUNKS * shape->chunk_bytes,
+                                     .capacity_bytes = search->limits->hbm_bytes,
+                                     .host_bytes = search->limits->host_bytes,
+                                     .spare_bytes = SPARE_CHUNKS * search->shape->chunk_bytes,
                                      .ahead_ops = AHEAD_OPS,
-                                     .in_place_works = costs->in_place_works};
+                                     .in_place_works = search->costs->in_place_works};
 }
 
-/* Simulates one candidate and keeps it if it is the fastest so far. */
-static void try(struct search *search, const struct executor_options *options)
+static void keep(struct search *search, const struct sim_result *result)
+{
+    struct plan *best = search->best;
+    const struct shape *shape = search->shape;
+    search->status = VP_OK;
+    best->options = search->options;
+    best->predicted = *result;
+    if (search->options.mode != EXECUTOR_PLAN) return;
+    memcpy(best->away, search->gaps.away, shape->gap_count * sizeof *best->away);
+    memcpy(best->save_for, search->gaps.save_for, shape->gap_count * sizeof *best->save_for);
+    memcpy(best->occupied, search->gaps.occupied, shape->op_count * sizeof *best->occupied);
+}
+
+/* Simulates the candidate and keeps it if it is the fastest so far. */
+static void try(struct search *search, uint8_t *swapped)
 {
     struct sim_result result;
-    vp_status status =
-        sim_run(search->shape, search->costs, options, NULL, MAX_STEPS, NULL, &result, &search->op);
     struct plan *best = search->best;
-    if (status != VP_OK) {
-        if (best->candidates == 0) search->status = status;
-        return;
-    }
-    if (best->candidates++ > 0 && result.step_ns >= best->predicted.step_ns) return;
-    search->status = VP_OK;
-    best->options = *options;
-    best->predicted = result;
+    bool first = search->status != VP_OK;
+    struct executor_plan gaps = {search->gaps.away, search->gaps.save_for, search->gaps.occupied};
+    struct sim_task task = {.shape = search->shape,
+                            .costs = search->costs,
+                            .options = &search->options,
+                            .plan = &gaps,
+                            .hopeless_ns = first ? 0 : best->predicted.step_ns / 4 * 5,
+                            .swapped = swapped};
+    vp_status status = sim_run(&task, &result, &search->op);
+    best->candidates++;
+    if (status != VP_OK && first) search->status = status;
+    if (status != VP_OK) return;
+    if (first || result.step_ns < best->predicted.step_ns) keep(search, &result);
 }
 
-static void try_mode(struct search *search, struct executor_options options,
-                     enum executor_mode mode)
+static void try_rule(struct search *search, enum executor_mode mode)
 {
-    options.mode = mode;
-    try(search, &options);
+    search->options.mode = mode;
+    try(search, mode == EXECUTOR_EAGER ? search->swapped : NULL);
 }
 
-static void say_what_is_short(const struct search *search, const struct plan_limits *limits)
+/* Plans from the gaps that `start` marks, in every order. */
+static void try_gaps(struct search *search, const uint8_t *start)
+{
+    search->options.mode = EXECUTOR_PLAN;
+    gaps_set(&search->gaps, start);
+    gaps_fit(&search->gaps, search->limits->hbm_bytes);
+    gaps_find_saves(&search->gaps);
+    for (unsigned order = 0; order < EXECUTOR_ORDERS; order++) {
+        search->options.order = (enum executor_order)order;
+        try(search, NULL);
+    }
+    search->options.order = EXECUTOR_FIFO;
+}
+
+static bool is_perfect(const struct search *search)
+{
+    const struct sim_result *best = &search->best->predicted;
+    return search->status == VP_OK && best->step_ns <= best->in_hbm_ns + best->in_hbm_ns / 1000;
+}
+
+static void try_all(struct search *search)
+{
+    try_rule(search, EXECUTOR_EAGER);
+    if (is_perfect(search)) return;
+    try_gaps(search, NULL);
+    try_gaps(search, search->swapped);
+    if (is_perfect(search)) return;
+    try_rule(search, EXECUTOR_DEMAND);
+    try_rule(search, EXECUTOR_LRU);
+    try_rule(search, EXECUTOR_INPLACE);
+}
+
+static bool make_search(struct search *search)
+{
+    const struct shape *shape = search->shape;
+    struct plan *best = search->best;
+    search->swapped = calloc(shape->gap_count + 1u, sizeof *search->swapped);
+    best->away = calloc(shape->gap_count + 1u, sizeof *best->away);
+    best->save_for = calloc(shape->gap_count + 1u, sizeof *best->save_for);
+    best->occupied = calloc(shape->op_count + 1u, sizeof *best->occupied);
+    return search->swapped && best->away && best->save_for && best->occupied &&
+           gaps_create(shape, &search->gaps) == VP_OK;
+}
+
+static void say_what_is_short(const struct search *search)
 {
     char peak[32], hbm[32], host[32];
     log_error("the step cannot run: its blocks take %s at the peak; there are %s on the card and "
               "%s on the host, and op %u of %u needs more than that leaves",
               units_format_size(search->shape->peak_bytes, peak, sizeof peak),
-              units_format_size(limits->hbm_bytes, hbm, sizeof hbm),
-              units_format_size(limits->host_bytes, host, sizeof host), search->op,
+              units_format_size(search->limits->hbm_bytes, hbm, sizeof hbm),
+              units_format_size(search->limits->host_bytes, host, sizeof host), search->op,
               search->shape->op_count);
 }
 
 vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
                     const struct plan_limits *limits, enum plan_policy policy, struct plan *plan)
 {
-    struct plan made = {0};
-    struct search search = {.shape = shape, .costs = costs, .best = &made, .status = VP_QUOTA};
-    struct executor_options options = default_options(shape, costs, limits);
-    static const enum executor_mode modes[] = {[PLAN_POLICY_PLAN] = EXECUTOR_EAGER,
-                                               [PLAN_POLICY_LRU] = EXECUTOR_LRU,
+    static const enum executor_mode rules[] = {[PLAN_POLICY_LRU] = EXECUTOR_LRU,
                                                [PLAN_POLICY_DEMAND] = EXECUTOR_DEMAND,
                                                [PLAN_POLICY_INPLACE] = EXECUTOR_INPLACE};
-    if (policy == PLAN_POLICY_PLAN)
-        for (unsigned i = PLAN_POLICY_LRU; i < PLAN_POLICY_COUNT; i++)
-            try_mode(&search, options, modes[i]);
-    try_mode(&search, options, modes[policy]);
-    if (search.status == VP_QUOTA) say_what_is_short(&search, limits);
+    struct plan made = {0};
+    struct search search = {.shape = shape,
+                            .costs = costs,
+                            .limits = limits,
+                            .best = &made,
+                            .status = VP_NO_HOST_MEMORY};
+    if (make_search(&search)) {
+        search.options = default_options(&search);
+        if (policy == PLAN_POLICY_PLAN)
+            try_all(&search);
+        else
+            try_rule(&search, rules[policy]);
+    }
+    if (search.status == VP_QUOTA) say_what_is_short(&search);
+    if (search.status == VP_NO_HOST_MEMORY) log_error("no memory to plan %u ops", shape->op_count);
+    free(search.swapped);
+    gaps_destroy(&search.gaps);
     if (search.status != VP_OK)
         plan_destroy(&made);
     else
@@ -115,9 +185,17 @@ void plan_destroy(struct plan *plan)
     memset(plan, 0, sizeof *plan);
 }
 
+struct executor_plan plan_gaps(const struct plan *plan)
+{
+    return (struct executor_plan){plan->away, plan->save_for, plan->occupied};
+}
+
 vp_status plan_watch(const struct plan *plan, const struct shape *shape,
                      const struct plan_costs *costs, const struct sim_watch *watch,
                      struct sim_result *result)
 {
-    return sim_run(shape, costs, &plan->options, &plan->gaps, MAX_STEPS, watch, result, NULL);
+    struct executor_plan gaps = plan_gaps(plan);
+    struct sim_task task = {
+        .shape = shape, .costs = costs, .options = &plan->options, .plan = &gaps, .watch = watch};
+    return sim_run(&task, result, NULL);
 }

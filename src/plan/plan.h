@@ -29,7 +29,6 @@ struct plan_limits {
 
 struct plan {
     struct executor_options options;
-    struct executor_plan gaps; /* into the arrays below; used in PLAN mode */
     uint8_t *away;
     uint32_t *save_for;
     uint64_t *occupied;
@@ -46,6 +45,9 @@ vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
                     const struct plan_limits *limits, enum plan_policy policy,
                     struct plan *plan) VP_MUST_USE;
 void plan_destroy(struct plan *plan);
+
+/* The plan's gaps as the executor takes them. */
+struct executor_plan plan_gaps(const struct plan *plan);
 
 /* Simulates a plan again, watched. */
 vp_status plan_watch(const struct plan *plan, const struct shape *shape,

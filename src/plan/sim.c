@@ -6,7 +6,15 @@
 
 #include "base/units.h"
 
-enum { QUEUE = 64, IN_DEPTH = 2, LEAD_OPS = 1024, MIN_STEPS = 3, SIZES = 64 };
+enum {
+    QUEUE = 64,
+    IN_DEPTH = 2, /* chunks mapped for the link in, the one that is copied included */
+    LEAD_OPS = 1024,
+    MAP_THREADS = 2,
+    MIN_STEPS = 3,
+    MEAN_STEPS = 4,
+    SIZES = 64,
+};
 #define NEVER UINT64_MAX
 
 /* Bytes on their way over a link. */
@@ -46,13 +54,14 @@ struct device {
 };
 
 struct sim {
+    const struct sim_task *task;
     const struct shape *shape;
     const struct plan_costs *costs;
-    const struct sim_watch *watch;
+    const struct sim_watch *watch; /* set in the last step */
     struct executor executor;
     struct device device;
     struct flow flow[FLOWS];
-    struct thread fetching, unmapping, mapping;
+    struct thread fetching, unmapping, mapping[MAP_THREADS];
     struct queue to_copy;  /* mapped, waiting for the link in */
     struct queue to_unmap; /* copied out */
     struct frames frames;
@@ -276,6 +285,12 @@ static bool launch(struct sim *sim)
 
 /* Threads. */
 
+static void note_swapped(struct sim *sim, const struct executor_action *action)
+{
+    uint32_t gap = executor_gap(&sim->executor, action->item);
+    if (sim->task->swapped && gap != SHAPE_NEVER) sim->task->swapped[gap] = 1;
+}
+
 static void note_moved(struct sim *sim, const struct executor_action *action, uint64_t start)
 {
     if (!sim->watch || !sim->watch->moved) return;
@@ -353,17 +368,17 @@ static bool work_on_unmaps(struct sim *sim)
     if (thread->end != NEVER) return any;
     if (sim->to_unmap.count)
         action = pop(&sim->to_unmap);
-    else if (executor_next(&sim->executor, EXECUTOR_REMAP, &action))
+    else if (executor_next(&sim->executor, EXECUTOR_REMAP, &action)) {
         sim->step.kinds[action.kind]++;
-    else
+        note_swapped(sim, &action);
+    } else
         return any;
     sim->step.unmap_ns += begin(sim, thread, &action);
     return true;
 }
 
-static bool work_on_maps(struct sim *sim)
+static bool work_on_maps(struct sim *sim, struct thread *thread)
 {
-    struct thread *thread = &sim->mapping;
     struct executor_action action;
     bool any = false;
     if (thread->end <= sim->now) {
@@ -423,6 +438,7 @@ static bool work_on_link_out(struct sim *sim)
     if (flow->active || sim->to_unmap.count == QUEUE) return any;
     if (!executor_next(&sim->executor, EXECUTOR_OUT, &action)) return any;
     sim->step.kinds[action.kind]++;
+    if (action.kind == EXECUTOR_EVICT) note_swapped(sim, &action);
     uint64_t pieces = units_div_up(action.bytes, sim->costs->piece_bytes);
     start_flow(sim, FLOW_OUT, &action, (double)action.bytes,
                sim->costs->copy_start_ns + pieces * sim->costs->pace_ns);
@@ -455,7 +471,7 @@ static void settle(struct sim *sim)
         any |= work_on_link_out(sim);
         any |= work_on_fetches(sim);
         any |= work_on_unmaps(sim);
-        any |= work_on_maps(sim);
+        for (unsigned i = 0; i < MAP_THREADS; i++) any |= work_on_maps(sim, &sim->mapping[i]);
     }
 }
 
@@ -471,7 +487,7 @@ static bool advance(struct sim *sim)
     set_rates(sim);
     next = earlier(next, sim->fetching.end);
     next = earlier(next, sim->unmapping.end);
-    next = earlier(next, sim->mapping.end);
+    for (unsigned i = 0; i < MAP_THREADS; i++) next = earlier(next, sim->mapping[i].end);
     for (unsigned i = 0; i < FLOWS; i++) next = earlier(next, flow_end(sim, &sim->flow[i]));
     if (next == NEVER) return false;
     assert(next >= sim->now);
@@ -493,13 +509,14 @@ static void note_used(struct sim *sim)
         sim->step.host_peak_bytes = executor->host_used_bytes;
     if (sim->watch && sim->watch->used)
         sim->watch->used(sim->watch->context, sim->now - sim->step_start, executor->used_bytes,
-                         executor->ready_bytes + executor->pending_bytes);
+                         executor->ready_bytes);
 }
 
 static vp_status run_step(struct sim *sim, uint64_t until)
 {
     memset(&sim->step, 0, sizeof sim->step);
     sim->step_start = sim->now;
+    if (sim->task->swapped) memset(sim->task->swapped, 0, sim->shape->gap_count);
     while (sim->executor.done < until) {
         settle(sim);
         note_used(sim);
@@ -517,54 +534,82 @@ static bool is_steady(uint64_t now, uint64_t before)
     return apart * 500 <= before;
 }
 
-static vp_status run_steps(struct sim *sim, uint32_t max_steps, struct sim_result *result)
+/* Adds up steps, field by field: all are 64-bit numbers but the last. */
+static void add_result(struct sim_result *sum, const struct sim_result *step)
 {
-    uint64_t times[2] = {0, 0};
+    sum->step_ns += step->step_ns;
+    for (unsigned i = 0; i < SIM_STALL_COUNT; i++) sum->stall_ns[i] += step->stall_ns[i];
+    for (unsigned i = 0; i <= EXECUTOR_HOST; i++) sum->kinds[i] += step->kinds[i];
+    sum->in_bytes += step->in_bytes;
+    sum->out_bytes += step->out_bytes;
+    sum->in_place_bytes += step->in_place_bytes;
+    sum->in_busy_ns += step->in_busy_ns;
+    sum->out_busy_ns += step->out_busy_ns;
+    sum->map_ns += step->map_ns;
+    sum->unmap_ns += step->unmap_ns;
+    sum->fetch_ns += step->fetch_ns;
+    sum->held += step->held;
+    if (step->used_peak_bytes > sum->used_peak_bytes) sum->used_peak_bytes = step->used_peak_bytes;
+    if (step->host_peak_bytes > sum->host_peak_bytes) sum->host_peak_bytes = step->host_peak_bytes;
+}
+
+static void divide_result(struct sim_result *sum, uint64_t count)
+{
+    sum->step_ns /= count;
+    for (unsigned i = 0; i < SIM_STALL_COUNT; i++) sum->stall_ns[i] /= count;
+    for (unsigned i = 0; i <= EXECUTOR_HOST; i++) sum->kinds[i] /= count;
+    sum->in_bytes /= count;
+    sum->out_bytes /= count;
+    sum->in_place_bytes /= count;
+    sum->in_busy_ns /= count;
+    sum->out_busy_ns /= count;
+    sum->map_ns /= count;
+    sum->unmap_ns /= count;
+    sum->fetch_ns /= count;
+    sum->held /= count;
+}
+
+static vp_status run_steps(struct sim *sim, struct sim_result *result)
+{
+    uint64_t before = 0;
     uint32_t steps = 0;
-    const struct sim_watch *watch = sim->watch;
-    sim->watch = NULL;
-    for (; steps < max_steps; steps++) {
-        if (steps >= MIN_STEPS && is_steady(times[0], times[1])) break;
-        vp_status status = run_step(sim, sim->executor.done + sim->shape->op_count);
+    vp_status status;
+    memset(result, 0, sizeof *result);
+    for (; steps < SIM_STEPS; steps++) {
+        status = run_step(sim, sim->executor.done + sim->shape->op_count);
         if (status != VP_OK) return status;
-        times[1] = times[0];
-        times[0] = sim->step.step_ns;
+        bool steady = steps + 1 >= MIN_STEPS && is_steady(sim->step.step_ns, before);
+        before = sim->step.step_ns;
+        if (steady || steps >= SIM_STEPS - MEAN_STEPS) add_result(result, &sim->step);
+        if (steady) break;
+        if (sim->task->hopeless_ns && steps > 0 && before > sim->task->hopeless_ns)
+            return VP_NOT_READY;
     }
-    if (watch) {
-        sim->watch = watch;
-        vp_status status = run_step(sim, sim->executor.done + sim->shape->op_count);
-        if (status != VP_OK) return status;
-    }
-    *result = sim->step;
+    if (steps == SIM_STEPS) divide_result(result, MEAN_STEPS);
     result->steps = steps;
     result->in_hbm_ns = sim->shape->ops[sim->shape->op_count].start_ns;
-    return VP_OK;
+    if (!sim->task->watch) return VP_OK;
+    sim->watch = sim->task->watch;
+    return run_step(sim, sim->executor.done + sim->shape->op_count);
 }
 
-static void fill_frames(struct sim *sim)
-{
-    sim->frames.unmade_bytes = sim->executor.options.capacity_bytes - sim->executor.used_bytes;
-}
-
-vp_status sim_run(const struct shape *shape, const struct plan_costs *costs,
-                  const struct executor_options *options, const struct executor_plan *plan,
-                  uint32_t max_steps, const struct sim_watch *watch, struct sim_result *result,
-                  uint32_t *op)
+vp_status sim_run(const struct sim_task *task, struct sim_result *result, uint32_t *op)
 {
     struct sim *sim = calloc(1, sizeof *sim);
     if (!sim) return VP_NO_HOST_MEMORY;
-    sim->shape = shape;
-    sim->costs = costs;
-    sim->watch = watch;
-    sim->fetching.end = sim->unmapping.end = sim->mapping.end = sim->device.end = NEVER;
-    sim->read_bytes = calloc(shape->op_count, sizeof *sim->read_bytes);
-    sim->write_bytes = calloc(shape->op_count, sizeof *sim->write_bytes);
+    sim->task = task;
+    sim->shape = task->shape;
+    sim->costs = task->costs;
+    sim->fetching.end = sim->unmapping.end = sim->device.end = NEVER;
+    for (unsigned i = 0; i < MAP_THREADS; i++) sim->mapping[i].end = NEVER;
+    sim->read_bytes = calloc(sim->shape->op_count, sizeof *sim->read_bytes);
+    sim->write_bytes = calloc(sim->shape->op_count, sizeof *sim->write_bytes);
     vp_status status = VP_NO_HOST_MEMORY;
     if (sim->read_bytes && sim->write_bytes)
-        status = executor_create(shape, options, plan, &sim->executor);
+        status = executor_create(task->shape, task->options, task->plan, &sim->executor);
     if (status == VP_OK) {
-        fill_frames(sim);
-        status = run_steps(sim, max_steps, result);
+        sim->frames.unmade_bytes = task->options->capacity_bytes - sim->executor.used_bytes;
+        status = run_steps(sim, result);
         if (status == VP_QUOTA && op) *op = op_position(sim);
         executor_destroy(&sim->executor);
     }

@@ -2,8 +2,8 @@
  * cost charged.
  *
  * There are one device that runs ops one after the other, a link each way, which slow each other
- * down, and three threads: one maps what comes and queues its copy, one unmaps what has left, one
- * maps for blocks to be born. The host launches ops as early as the executor lets it. Frames of one
+ * down, and four threads: one maps what comes and queues its copy, one unmaps what has left, two
+ * map for blocks to be born. The host launches ops as early as the executor lets it. Frames of one
  * size are used again; taking one of another size costs its release and a new one.
  *
  * Steps are repeated until their time is steady. Same input, same result. */
@@ -43,6 +43,8 @@ struct sim_result {
     uint32_t steps; /* that it took to be steady */
 };
 
+enum { SIM_STEPS = 12 };
+
 /* Told what happens in the last step; times from its start. */
 struct sim_watch {
     void *context;
@@ -52,12 +54,20 @@ struct sim_watch {
     void (*ran)(void *context, uint32_t op, uint64_t start_ns, uint64_t end_ns);
 };
 
-/* Simulates up to max_steps; watch may be NULL. The executor's capacity must hold whole frames.
- * VP_QUOTA: an op needs more than the card holds and cannot use the rest in place, or card and host
- * together are too small; *op (may be NULL) tells which. VP_NO_HOST_MEMORY. */
-vp_status sim_run(const struct shape *shape, const struct plan_costs *costs,
-                  const struct executor_options *options, const struct executor_plan *plan,
-                  uint32_t max_steps, const struct sim_watch *watch, struct sim_result *result,
-                  uint32_t *op) VP_MUST_USE;
+struct sim_task {
+    const struct shape *shape;
+    const struct plan_costs *costs;
+    const struct executor_options *options;
+    const struct executor_plan *plan; /* NULL but for PLAN mode */
+    const struct sim_watch *watch;    /* may be NULL */
+    uint64_t hopeless_ns; /* give up when a step after the first takes longer; 0: never */
+    uint8_t *swapped;     /* marks the gaps in which chunks left in the last step; may be NULL */
+};
+
+/* Simulates until the step is steady; where it is not after SIM_STEPS, the result is the mean of
+ * the last ones. VP_QUOTA: an op needs more than the card holds and cannot use the rest in place,
+ * or card and host together are too small; *op (may be NULL) tells which. VP_NOT_READY: hopeless.
+ * VP_NO_HOST_MEMORY. */
+vp_status sim_run(const struct sim_task *task, struct sim_result *result, uint32_t *op) VP_MUST_USE;
 
 #endif

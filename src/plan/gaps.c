@@ -1,0 +1,225 @@
+#include "plan/gaps.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+void gaps_destroy(struct gaps *gaps)
+{
+    free(gaps->gap);
+    free(gaps->by_length);
+    free(gaps->away);
+    free(gaps->save_for);
+    free(gaps->occupied);
+    memset(gaps, 0, sizeof *gaps);
+}
+
+static uint64_t bytes_of(const struct gaps *gaps, uint32_t index)
+{
+    return gaps->shape->chunks[gaps->gap[index].chunk].bytes;
+}
+
+/* Time of an op position that may lie beyond the step. */
+static uint64_t start_ns(const struct shape *shape, uint64_t at)
+{
+    uint64_t round = at / shape->op_count;
+    return round * shape->ops[shape->op_count].start_ns + shape->ops[at % shape->op_count].start_ns;
+}
+
+static void fill_gap(struct gaps *gaps, uint32_t chunk_index, uint32_t use)
+{
+    const struct shape *shape = gaps->shape;
+    const struct shape_chunk *chunk = &shape->chunks[chunk_index];
+    const struct shape_role *role = &shape->roles[chunk->role];
+    struct gap *gap = &gaps->gap[chunk->first_gap + use];
+    gap->chunk = chunk_index;
+    gap->from = shape->uses[role->first_use + use].at;
+    gap->to = (uint32_t)shape_use_at(shape, role, use + 1);
+    gap->dies = use + 1 == role->use_count && role->end != SHAPE_NEVER;
+    if (gap->to <= gap->from + 1) {
+        gap->to = gap->from + 1;
+        return;
+    }
+    gap->ns = start_ns(shape, gap->to) - start_ns(shape, gap->from + 1ull);
+    gaps->by_length[gaps->length_count++] = chunk->first_gap + use;
+}
+
+struct sorted {
+    uint64_t ns;
+    uint32_t index;
+};
+
+static int longest_first(const void *a, const void *b)
+{
+    const struct sorted *x = a, *y = b;
+    if (x->ns != y->ns) return x->ns > y->ns ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static bool sort_gaps(struct gaps *gaps)
+{
+    struct sorted *sorted = malloc((gaps->length_count + 1u) * sizeof *sorted);
+    if (!sorted) return false;
+    for (uint32_t i = 0; i < gaps->length_count; i++)
+        sorted[i] = (struct sorted){gaps->gap[gaps->by_length[i]].ns, gaps->by_length[i]};
+    qsort(sorted, gaps->length_count, sizeof *sorted, longest_first);
+    for (uint32_t i = 0; i < gaps->length_count; i++) gaps->by_length[i] = sorted[i].index;
+    free(sorted);
+    return true;
+}
+
+vp_status gaps_create(const struct shape *shape, struct gaps *gaps)
+{
+    size_t count = shape->gap_count + 1u;
+    *gaps = (struct gaps){.shape = shape,
+                          .gap = calloc(count, sizeof *gaps->gap),
+                          .by_length = malloc(count * sizeof *gaps->by_length),
+                          .away = calloc(count, sizeof *gaps->away),
+                          .save_for = malloc(count * sizeof *gaps->save_for),
+                          .occupied = calloc(shape->op_count + 1u, sizeof *gaps->occupied)};
+    bool ok = gaps->gap && gaps->by_length && gaps->away && gaps->save_for && gaps->occupied;
+    for (uint32_t i = 0; ok && i < shape->chunk_count; i++) {
+        const struct shape_role *role = &shape->roles[shape->chunks[i].role];
+        for (uint32_t use = 0; use < role->use_count; use++) fill_gap(gaps, i, use);
+    }
+    ok = ok && sort_gaps(gaps);
+    if (!ok) {
+        gaps_destroy(gaps);
+        return VP_NO_HOST_MEMORY;
+    }
+    gaps_set(gaps, NULL);
+    return VP_OK;
+}
+
+/* Adds to the bytes at home at the ops from `from` to before `to`; of as many steps as they span.
+ */
+static void add_bytes(struct gaps *gaps, uint64_t from, uint64_t to, uint64_t bytes)
+{
+    uint32_t at = (uint32_t)(from % gaps->shape->op_count);
+    for (uint64_t op = from; op < to; op++) {
+        gaps->occupied[at] += bytes;
+        if (++at == gaps->shape->op_count) at = 0;
+    }
+}
+
+static void choose(struct gaps *gaps, uint32_t index, bool away)
+{
+    const struct gap *gap = &gaps->gap[index];
+    assert(gaps->away[index] != away);
+    gaps->away[index] = away;
+    uint64_t bytes = bytes_of(gaps, index);
+    add_bytes(gaps, gap->from + 1ull, gap->to, away ? (uint64_t)0 - bytes : bytes);
+}
+
+void gaps_set(struct gaps *gaps, const uint8_t *away)
+{
+    const struct shape *shape = gaps->shape;
+    memset(gaps->occupied, 0, shape->op_count * sizeof *gaps->occupied);
+    memset(gaps->away, 0, shape->gap_count);
+    for (uint32_t i = 0; i < shape->chunk_count; i++) {
+        const struct shape_role *role = &shape->roles[shape->chunks[i].role];
+        if (role->use_count == 0) continue; /* never used: it has no place at home */
+        bool persists = role->end == SHAPE_NEVER;
+        uint64_t from = persists ? 0 : shape->uses[role->first_use].at;
+        add_bytes(gaps, from, persists ? shape->op_count : role->end, shape->chunks[i].bytes);
+    }
+    for (uint32_t i = 0; away && i < gaps->length_count; i++)
+        if (away[gaps->by_length[i]]) choose(gaps, gaps->by_length[i], true);
+}
+
+static bool covers(const struct gaps *gaps, const struct gap *gap, uint32_t op)
+{
+    uint64_t first = gap->from + 1ull, count = gaps->shape->op_count;
+    uint64_t behind = (op + count - first % count) % count; /* ops from the start of the inside */
+    return first + behind < gap->to;
+}
+
+static uint32_t fullest(const struct gaps *gaps, const uint8_t *hopeless)
+{
+    uint32_t best = SHAPE_NEVER;
+    for (uint32_t i = 0; i < gaps->shape->op_count; i++)
+        if (!hopeless[i] && (best == SHAPE_NEVER || gaps->occupied[i] > gaps->occupied[best]))
+            best = i;
+    return best;
+}
+
+/* Makes the op fit, longest gaps first; false: it cannot. */
+static bool relieve(struct gaps *gaps, uint32_t op, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < gaps->length_count && gaps->occupied[op] > bytes; i++) {
+        uint32_t index = gaps->by_length[i];
+        if (!gaps->away[index] && covers(gaps, &gaps->gap[index], op)) choose(gaps, index, true);
+    }
+    return gaps->occupied[op] <= bytes;
+}
+
+static bool fits_without(const struct gaps *gaps, uint32_t index, uint64_t bytes)
+{
+    const struct gap *gap = &gaps->gap[index];
+    uint64_t limit = bytes - bytes_of(gaps, index), count = gaps->shape->op_count;
+    if (bytes < bytes_of(gaps, index)) return false;
+    uint32_t at = (uint32_t)((gap->from + 1ull) % count);
+    for (uint64_t op = gap->from + 1ull; op < gap->to; op++) {
+        if (gaps->occupied[at] > limit) return false;
+        if (++at == count) at = 0;
+    }
+    return true;
+}
+
+void gaps_fit(struct gaps *gaps, uint64_t bytes)
+{
+    uint8_t *hopeless = calloc(gaps->shape->op_count, 1);
+    for (;;) {
+        if (!hopeless) break; /* a plan that does not fit is only slow */
+        uint32_t op = fullest(gaps, hopeless);
+        if (op == SHAPE_NEVER || gaps->occupied[op] <= bytes) break;
+        if (!relieve(gaps, op, bytes)) hopeless[op] = 1;
+    }
+    free(hopeless);
+    for (uint32_t i = gaps->length_count; i-- > 0;) {
+        uint32_t index = gaps->by_length[i];
+        if (gaps->away[index] && fits_without(gaps, index, bytes)) choose(gaps, index, false);
+    }
+}
+
+/* The gap for which a chunk can be copied out during gap `use`: the next one that was chosen, if no
+ * use before it writes. */
+static uint32_t find_save(const struct gaps *gaps, const struct shape_chunk *chunk, uint32_t use)
+{
+    const struct shape_role *role = &gaps->shape->roles[chunk->role];
+    bool persists = role->end == SHAPE_NEVER;
+    for (uint32_t i = 1; i < role->use_count; i++) {
+        uint32_t next = use + i;
+        if (next >= role->use_count) {
+            if (!persists) return SHAPE_NEVER;
+            next -= role->use_count;
+        }
+        if (gaps->shape->uses[role->first_use + next].writes) return SHAPE_NEVER;
+        if (gaps->away[chunk->first_gap + next]) return chunk->first_gap + next;
+    }
+    return SHAPE_NEVER;
+}
+
+void gaps_find_saves(struct gaps *gaps)
+{
+    const struct shape *shape = gaps->shape;
+    for (uint32_t i = 0; i < shape->chunk_count; i++) {
+        const struct shape_chunk *chunk = &shape->chunks[i];
+        const struct shape_role *role = &shape->roles[chunk->role];
+        for (uint32_t use = 0; use < role->use_count; use++) {
+            uint32_t index = chunk->first_gap + use;
+            gaps->save_for[index] = gaps->away[index] ? SHAPE_NEVER : find_save(gaps, chunk, use);
+        }
+    }
+}
+
+bool gaps_are_valid(const struct gaps *gaps)
+{
+    struct gaps other;
+    if (gaps_create(gaps->shape, &other) != VP_OK) return false;
+    gaps_set(&other, gaps->away);
+    bool same =
+        memcmp(other.occupied, gaps->occupied, gaps->shape->op_count * sizeof *gaps->occupied) == 0;
+    gaps_destroy(&other);
+    return same;
+}

@@ -1,0 +1,44 @@
+/* gaps: the choice of the gaps during which chunks are away, so that what stays fits the card.
+ *
+ * What the card must hold while op i runs is the bytes of all chunks that live then, less those
+ * that are in the middle of a gap that was chosen. A chunk is at home at both ends of its gaps, as
+ * ops use it there. */
+#ifndef PLAN_GAPS_H
+#define PLAN_GAPS_H
+
+#include "plan/shape.h"
+
+struct gap {
+    uint32_t chunk;
+    uint32_t from, to; /* ops that use it, or its death; positions as in shape.h */
+    uint64_t ns;       /* from the end of the one to the start of the other, everything in HBM */
+    bool dies;         /* `to` is its death */
+};
+
+struct gaps {
+    const struct shape *shape;
+    struct gap *gap;     /* of each number; one without an op between its ends has to == from + 1 */
+    uint32_t *by_length; /* numbers of those with ops between, longest first */
+    uint32_t length_count;
+    uint8_t *away;      /* chosen */
+    uint32_t *save_for; /* see executor_plan */
+    uint64_t *occupied; /* of each op position: bytes at home */
+};
+
+vp_status gaps_create(const struct shape *shape, struct gaps *gaps) VP_MUST_USE;
+void gaps_destroy(struct gaps *gaps);
+
+/* Starts anew from the gaps marked in `away`; NULL: none. */
+void gaps_set(struct gaps *gaps, const uint8_t *away);
+
+/* Chooses more gaps, at the fullest op the longest one, until everything fits `bytes`, or nothing
+ * can be added for the op; then gives up those, shortest first, without which it still fits. */
+void gaps_fit(struct gaps *gaps, uint64_t bytes);
+
+/* Finds the early copies that the choice allows. */
+void gaps_find_saves(struct gaps *gaps);
+
+/* For debug builds and tests. */
+bool gaps_are_valid(const struct gaps *gaps);
+
+#endif
