@@ -93,6 +93,14 @@ static bool read_verify(struct run *run, const struct run_option *option, const 
     return true;
 }
 
+static bool read_policy(struct run *run, const struct run_option *option, const char *value)
+{
+    if (strcmp(value, "plan") != 0 && strcmp(value, "lru") != 0)
+        return refuse(option, value, env_form(ENV_POLICY));
+    run->value[option->variable] = value;
+    return true;
+}
+
 /* Paths are made absolute, as the program may change its folder, and tried now rather than at its
  * end. */
 static bool read_path(struct run *run, const struct run_option *option, const char *value)
@@ -159,6 +167,10 @@ static const struct run_option options[] = {
     {{"always-mapped", OPTION_FLAG, NULL, "keep all data reachable at all times (slower)"},
      ENV_ALWAYS_MAPPED,
      read_flag},
+    {{"policy", OPTION_VALUE, "POLICY",
+      "plan (default): learn the step and move ahead of it;\nlru: move on demand"},
+     ENV_POLICY,
+     read_policy},
     {{"report", OPTION_VALUE, "FILE", "write a report (JSON) at exit; - is stderr"},
      ENV_REPORT,
      read_path},

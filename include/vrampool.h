@@ -58,6 +58,10 @@ enum { VP_MAX_PLACES = 32, VP_MAX_CARDS = 16 };
 
 typedef enum vp_place_kind { VP_PLACE_CARD, VP_PLACE_HOST } vp_place_kind;
 
+/* What moves when. PLAN: learns the program's step and moves ahead of it. LRU: moves when something
+ * is needed, and sends away what was used least recently. */
+typedef enum vp_policy { VP_POLICY_PLAN, VP_POLICY_LRU } vp_policy;
+
 /* Options of a pool; vp_options_init sets each to what `vrampool run` without options uses. */
 typedef struct vp_options {
     uint32_t struct_size;   /* sizeof(vp_options), set by vp_options_init */
@@ -65,6 +69,7 @@ typedef struct vp_options {
     uint32_t lend_cards;    /* bit i: card i lends memory only; default: all that do not compute */
     uint32_t always_mapped; /* 1: absent chunks stay reachable where they are, whatever used them */
     uint32_t verify;        /* 1: only what an operation may touch is mapped; 2: by parameters */
+    uint32_t policy;        /* enum vp_policy */
     uint64_t hbm_bytes;     /* most that the pool holds on each card; 0: free less headroom */
     uint64_t host_bytes;    /* the same for host memory; VP_DEFAULT_BYTES: 90 % of available */
     uint64_t chunk_bytes;   /* 0: a card's share / 12, between 2 and 32 MiB */

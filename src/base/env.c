@@ -113,6 +113,15 @@ static bool read_verify(uint32_t *verify)
     return true;
 }
 
+static bool read_policy(uint32_t *policy)
+{
+    const char *value = env_get(ENV_POLICY);
+    if (!value) return true;
+    if (strcmp(value, "plan") != 0 && strcmp(value, "lru") != 0) return wrong(ENV_POLICY, value);
+    *policy = strcmp(value, "lru") == 0 ? VP_POLICY_LRU : VP_POLICY_PLAN;
+    return true;
+}
+
 vp_status env_read_options(vp_options *options)
 {
     vp_options read = *options;
@@ -122,7 +131,7 @@ vp_status env_read_options(vp_options *options)
                 read_size(ENV_CHUNK, &read.chunk_bytes) &&
                 read_cards(ENV_COMPUTE, &read.compute_cards) &&
                 read_cards(ENV_LEND, &read.lend_cards) && read_verify(&read.verify) &&
-                read_flag(ENV_ALWAYS_MAPPED, &read.always_mapped);
+                read_flag(ENV_ALWAYS_MAPPED, &read.always_mapped) && read_policy(&read.policy);
     if (!fine) return VP_INVALID;
     *options = read;
     return VP_OK;

@@ -23,6 +23,7 @@
     X(RECORD, "VRAMPOOL_RECORD", "FILE", "where to record a trace") \
     X(VERIFY, "VRAMPOOL_VERIFY", "1 or params", "map only what each operation may touch") \
     X(ALWAYS_MAPPED, "VRAMPOOL_ALWAYS_MAPPED", "0 or 1", "1 keeps absent chunks mapped where they are") \
+    X(POLICY, "VRAMPOOL_POLICY", "plan or lru", "plan learns the step and moves ahead; lru moves on demand") \
     X(REPORT, "VRAMPOOL_REPORT", "FILE", "where to write the report at exit; - is stderr") \
     X(LOG, "VRAMPOOL_LOG", "LEVEL", "quiet, error, warn, info or debug") \
     X(CHUNK, "VRAMPOOL_CHUNK", "SIZE", "size of the pieces that move; default from the card's size") \

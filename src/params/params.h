@@ -39,6 +39,7 @@ struct param_function {
     _Atomic uint32_t probation; /* launches still to be looked through; 0: vetted */
     uint32_t doubts;            /* guarded by the pool's lock */
     _Atomic bool writes_addresses;
+    bool listed;                 /* as one that needs more than its parameters (verify mode) */
     struct param_function *next; /* among those forgotten */
 };
 

@@ -97,7 +97,9 @@ static uint64_t key_of(const struct pool_op *op)
 
 void foresee_op(vp_pool *pool, const struct pool_op *op)
 {
-    if (!pool->foresee && !pool->foresee_tried && !pool->edge) start(pool);
+    if (!pool->foresee && !pool->foresee_tried && pool->options.policy == VP_POLICY_PLAN &&
+        !pool->edge)
+        start(pool);
     struct foresee *foresee = pool->foresee;
     if (!foresee) return;
     const struct finder_op seen = {.key = key_of(op),

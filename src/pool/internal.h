@@ -117,7 +117,7 @@ struct vp_pool {
     struct record *record;
     struct foresee *foresee; /* from the first eviction on */
     bool foresee_tried;
-    uint32_t captures; /* streams that capture */
+    _Atomic uint32_t captures; /* streams that capture */
     pthread_mutex_t verifying, recording;
     struct verify_past past[8];
     uint32_t past_count;

@@ -193,6 +193,21 @@ static bool close_over_tables(struct pool_op *op)
     return any;
 }
 
+/* Verify mode by parameters alone: says which functions are given more than their parameters name.
+ */
+static void list_tables(struct pool_op *op)
+{
+    for (uint32_t i = 0; i < op->request.count && !op->function->listed; i++) {
+        const struct segment *segment = op->thread->touches[i].segment;
+        if (!segment->table) continue;
+        op->function->listed = true;
+        log_warn("verify: %s needs more than its parameters: block %u, which they name, holds "
+                 "addresses of "
+                 "%u blocks",
+                 op->function->name, segment->id, segment->table->count);
+    }
+}
+
 static void learn_from_host(struct pool_op *op)
 {
     struct segment *holder = segment_of(&op->pool->segments, op->host_to);
@@ -241,6 +256,7 @@ static void resolve(struct pool_op *op)
     if (op->host) learn_from_host(op);
     if (op->kind == POOL_COPY) learn_from_copy(op);
     /* Copies and memsets use what they name, and no more. */
+    if (op->function && pool->options.verify == 2) list_tables(op);
     bool tables = op->function && pool->options.verify != 2 && close_over_tables(op);
     bool vetted = !op->function ||
                   (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
@@ -476,9 +492,13 @@ CUresult pool_op_enter(struct pool_op *op)
     if (pool->options.verify) verify_begin(op);
     CUevent events[MOVE_WAITS];
     unsigned event_count = 0;
+    bool relaxes = atomic_load_explicit(&pool->captures, memory_order_relaxed) != 0;
+    int mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* our queries disturb no capture of the program's */
+    if (relaxes) pool->driver->cuThreadExchangeStreamCaptureMode(&mode);
     pool_lock(pool);
     CUresult result = admit(op, context, events, &event_count);
     pool_unlock(pool);
+    if (relaxes) pool->driver->cuThreadExchangeStreamCaptureMode(&mode);
     for (unsigned i = 0; i < event_count && result == CUDA_SUCCESS; i++) {
         result = pool->driver->cuStreamWaitEvent(op->stream, events[i], 0);
         if (result != CUDA_SUCCESS) result = pool->driver->cuEventSynchronize(events[i]);

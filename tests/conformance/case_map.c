@@ -36,8 +36,9 @@ const char *case_map_arguments(void)
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cu.cuMemMap(at, G, 0, two, 0)); /* a part of the handle */
     REFUSED(cu.cuMemMap(at, 4 * G, 0, two, 0));                      /* more than the handle */
     REFUSED(cu.cuMemMap(at + G / 2, 2 * G, 0, two, 0));
-    REFUSED(cu.cuMemMap(at, 2 * G, 0, two, 1));         /* flags */
-    /* Over the reservation's end: not asked. The driver takes it where the range behind is its own. */
+    REFUSED(cu.cuMemMap(at, 2 * G, 0, two, 1)); /* flags */
+    /* Over the reservation's end: not asked. The driver takes it where the range behind is its own.
+     */
     OK(cu.cuMemMap(at + 2 * G, 2 * G, 0, two, 0));
     OK(cu.cuMemUnmap(at + 2 * G, 2 * G));
     OK(cu.cuMemRelease(two));
