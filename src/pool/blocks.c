@@ -42,7 +42,7 @@ uint32_t pool_op_blocks(const struct pool_op *op, uint32_t *ids)
     uint64_t serial = ++pool->seen_serial;
     uint32_t count = 0;
     for (uint32_t i = 0; i < op->word_count; i++) {
-        uint32_t id = unseen_at(pool, op->thread->words[i].address, serial);
+        uint32_t id = unseen_at(pool, op->thread->words[i], serial);
         if (id) ids[count++] = id;
     }
     return count;

@@ -27,11 +27,6 @@ enum {
     AGE_GRAIN = 16, /* operations that count as one moment when ages are compared */
 };
 
-struct pool_word {
-    vp_addr address;
-    uint64_t bytes; /* 0: a pointer, to whatever lives there */
-};
-
 /* For verify mode's reports. */
 struct verify_past {
     const char *name;
@@ -42,7 +37,8 @@ struct verify_past {
 struct pool_thread {
     uint32_t id;
     uint32_t slot; /* of the stream it used last */
-    struct pool_word words[POOL_WORDS];
+    vp_addr words[POOL_WORDS];       /* addresses and starts of ranges */
+    uint64_t word_bytes[POOL_WORDS]; /* their lengths, where the operation has ranges; 0: a pointer */
     struct move_touch touches[POOL_TOUCHES];
     vp_addr scanned[POOL_WORDS];
     uint32_t ids[POOL_WORDS];

@@ -64,6 +64,7 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
     op->params = op->extra = NULL;
     op->host = NULL;
     op->word_count = 0;
+    op->has_ranges = false;
     op->sequence = 0;
     op->vet = NULL;
     op->unclear = op->overflown = op->verifying = false;
@@ -73,10 +74,12 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
 
 static void add_word(struct pool_op *op, vp_addr address, uint64_t bytes)
 {
-    if (!op->thread || op->word_count == POOL_WORDS)
+    if (!op->thread || op->word_count == POOL_WORDS) {
         op->overflown = true;
-    else
-        op->thread->words[op->word_count++] = (struct pool_word){address, bytes};
+        return;
+    }
+    op->thread->words[op->word_count] = address;
+    op->thread->word_bytes[op->word_count++] = bytes;
 }
 
 void pool_op_touch(struct pool_op *op, CUdeviceptr address)
@@ -86,7 +89,9 @@ void pool_op_touch(struct pool_op *op, CUdeviceptr address)
 
 void pool_op_touch_range(struct pool_op *op, CUdeviceptr address, uint64_t bytes)
 {
-    if (bytes > 0 && space_contains(&op->pool->space, address)) add_word(op, address, bytes);
+    if (bytes == 0 || !space_contains(&op->pool->space, address)) return;
+    op->has_ranges = true;
+    add_word(op, address, bytes);
 }
 
 void pool_op_touch_params(struct pool_op *op, void *handle, void **params, void **extra)
@@ -102,14 +107,11 @@ void pool_op_touch_params(struct pool_op *op, void *handle, void **params, void 
     if (params && !op->function->layout_known) op->unclear = true;
     const struct space *space = &op->pool->space;
     unsigned found = params_scan(op->function, params, extra, space->base, space->bytes,
-                                 op->thread->scanned, POOL_WORDS);
-    if (found > POOL_WORDS - op->word_count) {
+                                 &op->thread->words[op->word_count], POOL_WORDS - op->word_count);
+    if (found > POOL_WORDS - op->word_count)
         op->overflown = true;
-        return;
-    }
-    struct pool_word *words = &op->thread->words[op->word_count];
-    for (unsigned i = 0; i < found; i++) words[i] = (struct pool_word){op->thread->scanned[i], 0};
-    op->word_count += found;
+    else
+        op->word_count += found;
 }
 
 void pool_op_scan_host(struct pool_op *op, CUdeviceptr to, const void *from, uint64_t bytes)
@@ -127,7 +129,7 @@ void pool_op_touch_anything(struct pool_op *op)
 
 /* ---- what the words come to; lock held ---- */
 
-static void add_touch(struct pool_op *op, struct segment *segment, uint32_t first, uint32_t last)
+static inline void add_touch(struct pool_op *op, struct segment *segment, uint32_t first, uint32_t last)
 {
     struct move_touch *touches = op->thread->touches;
     if (segment->touch_serial == op->pool->touch_serial) {
@@ -155,6 +157,10 @@ static void add_segment(struct pool_op *op, struct segment *segment)
 /* A pointer: to the block it points into. One to dead memory touches nothing. */
 static void resolve_pointer(struct pool_op *op, struct segment *segment, vp_addr address)
 {
+    if (!segment->noted) { /* one block, and most programs have no others */
+        add_touch(op, segment, 0, segment->chunk_count - 1);
+        return;
+    }
     uint32_t first, last;
     if (segment_reach(segment, address, &first, &last)) add_touch(op, segment, first, last);
 }
@@ -245,13 +251,13 @@ static void resolve(struct pool_op *op)
     op->request.count = 0;
     op->request.touches = op->thread->touches;
     for (uint32_t i = 0; i < op->word_count; i++) {
-        const struct pool_word *word = &op->thread->words[i];
-        if (word->bytes) {
-            resolve_range(op, word->address, word->bytes);
+        vp_addr address = op->thread->words[i];
+        if (op->has_ranges && op->thread->word_bytes[i]) {
+            resolve_range(op, address, op->thread->word_bytes[i]);
             continue;
         }
-        struct segment *segment = segment_of(&pool->segments, word->address);
-        if (segment) resolve_pointer(op, segment, word->address);
+        struct segment *segment = segment_of(&pool->segments, address);
+        if (segment) resolve_pointer(op, segment, address);
     }
     if (op->host) learn_from_host(op);
     if (op->kind == POOL_COPY) learn_from_copy(op);

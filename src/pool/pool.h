@@ -38,6 +38,7 @@ struct pool_op {
     uint64_t host_bytes;  /* length */
     CUdeviceptr host_to;  /* and destination */
     uint32_t word_count;  /* addresses and ranges named so far */
+    bool has_ranges;      /* some of them are ranges */
     uint32_t slot;        /* of the stream */
     uint64_t sequence;    /* its number in the stream; 0: nothing in the pool is touched */
     bool unclear;         /* may touch anything: runs alone */

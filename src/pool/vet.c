@@ -135,7 +135,7 @@ static void list_pieces(vp_pool *pool, const struct pool_op *op, struct vet_slot
     uint64_t share = staging_bytes / (op->word_count ? op->word_count : 1) & ~UINT64_C(15),
              offset = 0;
     for (uint32_t i = 0; i < op->word_count && count < VET_PIECES; i++) {
-        vp_addr address = op->thread->words[i].address, start;
+        vp_addr address = op->thread->words[i], start;
         struct segment *segment = segment_of(&pool->segments, address);
         if (!segment) continue;
         uint64_t bytes = bytes_worth_looking_at(pool, segment, address, &start);
