@@ -115,6 +115,8 @@ typedef struct vp_place_info_t {
     X(hold_room_ns, "for others to leave")                                                         \
     X(hold_alone_ns, "for work that runs alone, or of a former owner")                             \
     X(throttle_ns, "how long launches were kept from running too far ahead")                       \
+    X(touch_p99_percent,                                                                           \
+      "verify: what work may touch, in per cent of what it names; 99th percentile")                \
     X(lookups, "addresses translated")                                                             \
     X(lookup_ns, "average time of a translation, sampled")                                         \
     X(host_wait_ns, "how long moves waited for host frames to be made")

@@ -27,6 +27,9 @@ enum {
     AGE_GRAIN = 16, /* operations that count as one moment when ages are compared */
 };
 
+/* Ratios from 1 in tenths; the last holds all above. */
+enum { VERIFY_RATIOS = 256 };
+
 /* For verify mode's reports. */
 struct verify_past {
     const char *name;
@@ -36,9 +39,10 @@ struct verify_past {
 /* Per thread that launches; made at its first operation. */
 struct pool_thread {
     uint32_t id;
-    uint32_t slot; /* of the stream it used last */
-    vp_addr words[POOL_WORDS];       /* addresses and starts of ranges */
-    uint64_t word_bytes[POOL_WORDS]; /* their lengths, where the operation has ranges; 0: a pointer */
+    uint32_t slot;             /* of the stream it used last */
+    vp_addr words[POOL_WORDS]; /* addresses and starts of ranges */
+    uint64_t
+        word_bytes[POOL_WORDS]; /* their lengths, where the operation has ranges; 0: a pointer */
     struct move_touch touches[POOL_TOUCHES];
     vp_addr scanned[POOL_WORDS];
     uint32_t ids[POOL_WORDS];
@@ -116,6 +120,8 @@ struct vp_pool {
     _Atomic uint32_t captures; /* streams that capture */
     pthread_mutex_t verifying, recording;
     struct verify_past past[8];
+    uint64_t
+        touch_ratios[VERIFY_RATIOS]; /* operations by what they may touch over what they name */
     uint32_t past_count;
     bool lost; /* the context is gone: nothing more is moved */
     CUresult lost_with;
@@ -255,6 +261,8 @@ void foresee_destroy(vp_pool *pool); /* after pool->stopping was set */
 
 /* verify.c */
 void verify_begin(struct pool_op *op);
+void verify_count(struct pool_op *op, uint32_t named); /* the first touches; lock held */
+uint64_t verify_ratio_percent(const vp_pool *pool);    /* 99th percentile */
 CUresult verify_end(struct pool_op *op, CUresult result);
 
 #endif

@@ -129,7 +129,8 @@ void pool_op_touch_anything(struct pool_op *op)
 
 /* ---- what the words come to; lock held ---- */
 
-static inline void add_touch(struct pool_op *op, struct segment *segment, uint32_t first, uint32_t last)
+static inline void add_touch(struct pool_op *op, struct segment *segment, uint32_t first,
+                             uint32_t last)
 {
     struct move_touch *touches = op->thread->touches;
     if (segment->touch_serial == op->pool->touch_serial) {
@@ -262,8 +263,10 @@ static void resolve(struct pool_op *op)
     if (op->host) learn_from_host(op);
     if (op->kind == POOL_COPY) learn_from_copy(op);
     /* Copies and memsets use what they name, and no more. */
+    uint32_t named = op->request.count;
     if (op->function && pool->options.verify == 2) list_tables(op);
     bool tables = op->function && pool->options.verify != 2 && close_over_tables(op);
+    if (op->function && pool->options.verify) verify_count(op, named);
     bool vetted = !op->function ||
                   (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
                    !atomic_load_explicit(&op->function->writes_addresses, memory_order_relaxed));

@@ -19,6 +19,33 @@ void verify_begin(struct pool_op *op)
     pthread_mutex_lock(&op->pool->verifying);
 }
 
+static uint64_t count_chunks(const struct pool_op *op, uint32_t touches)
+{
+    uint64_t chunks = 0;
+    for (uint32_t i = 0; i < touches; i++)
+        chunks += op->thread->touches[i].last_chunk - op->thread->touches[i].first_chunk + 1;
+    return chunks;
+}
+
+void verify_count(struct pool_op *op, uint32_t named)
+{
+    uint64_t parameters = count_chunks(op, named);
+    if (!parameters) return;
+    uint64_t tenths = 10 * count_chunks(op, op->request.count) / parameters - 10;
+    op->pool->touch_ratios[tenths < VERIFY_RATIOS ? tenths : VERIFY_RATIOS - 1]++;
+}
+
+uint64_t verify_ratio_percent(const vp_pool *pool)
+{
+    uint64_t all = 0, seen = 0;
+    for (unsigned i = 0; i < VERIFY_RATIOS; i++) all += pool->touch_ratios[i];
+    for (unsigned i = 0; i < VERIFY_RATIOS && all; i++) {
+        seen += pool->touch_ratios[i];
+        if (seen * 100 >= all * 99) return 100 + 10 * i;
+    }
+    return 0;
+}
+
 static void list_touched(const struct pool_op *op)
 {
     for (uint32_t i = 0; i < op->request.count && i < 2 * HISTORY; i++) {

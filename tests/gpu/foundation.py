@@ -199,6 +199,9 @@ def check_e(bench):
     result = bench.job(("--steps", "2", "--hash", "0"), 120, ["--verify"])
     bench.record("e", "nothing found in the job", True, step_s=result["step_s"],
                  report=result["report"])
+    ratio = result["report"]["touch_p99_percent"]
+    bench.record("e", "may touch at most twice what parameters name", 0 < ratio <= 200,
+                 p99_percent=ratio)
 
 
 def check_f(bench):
