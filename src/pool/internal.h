@@ -180,7 +180,8 @@ CUresult pool_current_context(const vp_pool *pool, CUcontext *context);
  * lost context: then the pool is lost. */
 bool pool_has_passed(vp_pool *pool, CUevent event);
 
-/* Waits for all work of a stream that is about to end or that cannot be marked. */
+/* Waits for all work of a stream that is about to end or that cannot be marked; where that fails
+ * for good the pool is lost. Lock not held. */
 void pool_drain_stream(vp_pool *pool, CUstream stream);
 
 /* Finds out what has finished, and carries out one action; lock held, let go in between.

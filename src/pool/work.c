@@ -14,6 +14,7 @@
 enum {
     TRIES = 8,       /* of a call that the driver refuses for the moment */
     MARK_TRIES = 64, /* marks in a row that cannot be recorded */
+    DRAIN_TRIES = 32,
 };
 
 static const uint64_t piece_bytes =
@@ -42,6 +43,17 @@ void pool_wait(vp_pool *pool, uint64_t ns)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_cond_timedwait(&pool->changed, &pool->lock, &until);
+}
+
+/* The context is gone: nothing will finish any more, and nothing is moved. Programs see the
+ * driver's own error. */
+static void lose(vp_pool *pool, CUresult result)
+{
+    if (!pool->lost)
+        log_error("the device reports %s: nothing is moved any more",
+                  driver_error_name(pool->driver, result));
+    pool->lost = true;
+    pool->lost_with = result;
 }
 
 /* ---- memory and mappings ---- */
@@ -216,9 +228,9 @@ static CUresult queue_copy(vp_pool *pool, const struct move_action *action)
     CUevent event = lane->events[action->ticket % MOVE_COPIES];
     result = pool->driver->cuEventRecord(event, lane->stream);
     if (result == CUDA_SUCCESS) return result;
-    /* The copy is queued, but nothing would tell of its end: it must not outlive this call. */
-    pool->driver->cuStreamSynchronize(lane->stream);
-    return pool->driver->cuEventRecord(event, lane->stream);
+    /* The copy is queued, and nothing would tell of its end: so it ends here. */
+    pool_drain_stream(pool, lane->stream);
+    return CUDA_SUCCESS;
 }
 
 /* A copy out in pieces, one queued at a time: setting access to a mapping waits for what is queued,
@@ -309,13 +321,14 @@ CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream strea
 
 void pool_drain_stream(vp_pool *pool, CUstream stream)
 {
-    CUresult result = CUDA_SUCCESS;
-    for (unsigned tries = 0; tries < TRIES; tries++) {
-        result = pool->driver->cuStreamSynchronize(stream);
-        if (result != CUDA_SUCCESS) result = pool->driver->cuCtxSynchronize();
-        if (result == CUDA_SUCCESS) return;
-    }
-    log_error("a stream cannot be waited for: %s", driver_error_name(pool->driver, result));
+    CUresult result;
+    unsigned tries = 0;
+    do result = pool->driver->cuStreamSynchronize(stream);
+    while (result != CUDA_SUCCESS && ++tries < DRAIN_TRIES);
+    if (result == CUDA_SUCCESS) return;
+    pool_lock(pool);
+    lose(pool, result);
+    pool_unlock(pool);
 }
 
 CUresult pool_current_context(const vp_pool *pool, CUcontext *context)
@@ -380,17 +393,6 @@ static void carry_out(vp_pool *pool, const struct move_action *action, struct mo
 }
 
 /* ---- what has finished ---- */
-
-/* The context is gone: nothing will finish any more, and nothing is moved. Programs see the
- * driver's own error. */
-static void lose(vp_pool *pool, CUresult result)
-{
-    if (!pool->lost)
-        log_error("the device reports %s: nothing is moved any more",
-                  driver_error_name(pool->driver, result));
-    pool->lost = true;
-    pool->lost_with = result;
-}
 
 bool pool_has_passed(vp_pool *pool, CUevent event)
 {
