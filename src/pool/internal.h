@@ -172,6 +172,9 @@ vp_status pool_open_stepped(const struct driver *driver, const vp_options *optio
 /* work.c: records a mark on a stream, in the current context. Lock not held; `marking` is set. */
 CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream stream);
 
+/* The same for all work of a context, which is the current one afterwards. */
+void pool_drain_context(vp_pool *pool, CUcontext context);
+
 /* The calling thread's context. Streams are told apart by it, so one failure is not taken for an
  * answer. */
 CUresult pool_current_context(const vp_pool *pool, CUcontext *context);

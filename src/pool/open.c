@@ -433,8 +433,7 @@ void vp_close(vp_pool *pool)
     foresee_destroy(pool);
     for (unsigned card = 0; card < pool->cards; card++) {
         if (!pool->context[card]) continue;
-        pool->driver->cuCtxSetCurrent(pool->context[card]);
-        pool->driver->cuCtxSynchronize();
+        pool_drain_context(pool, pool->context[card]);
     }
     record_destroy(pool);
     vet_destroy(pool);

@@ -331,6 +331,20 @@ void pool_drain_stream(vp_pool *pool, CUstream stream)
     pool_unlock(pool);
 }
 
+void pool_drain_context(vp_pool *pool, CUcontext context)
+{
+    CUresult result;
+    unsigned tries = 0;
+    do {
+        result = pool->driver->cuCtxSetCurrent(context);
+        if (result == CUDA_SUCCESS) result = pool->driver->cuCtxSynchronize();
+    } while (result != CUDA_SUCCESS && ++tries < DRAIN_TRIES);
+    if (result == CUDA_SUCCESS) return;
+    pool_lock(pool);
+    lose(pool, result);
+    pool_unlock(pool);
+}
+
 CUresult pool_current_context(const vp_pool *pool, CUcontext *context)
 {
     CUresult result;

@@ -181,13 +181,14 @@ static bool is_rare(enum sim_call call)
 {
     return call == SIM_cuKernelGetName || call == SIM_cuFuncGetName ||
            call == SIM_cuFuncGetParamInfo || call == SIM_cuEventSynchronize ||
-           call == SIM_cuStreamSynchronize || call == SIM_cuCtxSynchronize;
+           call == SIM_cuStreamSynchronize || call == SIM_cuCtxSynchronize ||
+           call == SIM_cuStreamCreateWithPriority || call == SIM_cuMemHostAlloc;
 }
 
 static bool fails(enum sim_call call)
 {
     if (!sim.injecting || sim.profile.failures == FAIL_NEVER) return false;
-    if (!sim.running) return random_below(&sim.failure, 20) == 0; /* opening, closing */
+    if (!sim.running) return random_below(&sim.failure, 10) == 0; /* opening, closing */
     if (is_rare(call)) return random_below(&sim.failure, 10) == 0;
     if (call == SIM_cuMemCreate && random_below(&sim.failure, 4))
         return false; /* each takes memory away for good */

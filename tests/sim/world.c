@@ -76,8 +76,8 @@ static void choose_failures(struct profile *profile)
     if (kind < 4) profile->failures = FAIL_SOMETIMES;
     if (kind >= 4 && kind < 10) profile->failures = FAIL_IN_BURSTS;
     if (kind >= 10) return;
-    profile->failing_open = sim_chance(25);
-    profile->failing_close = sim_chance(10);
+    profile->failing_open = sim_chance(40);
+    profile->failing_close = sim_chance(30);
 }
 
 void world_choose(void)
