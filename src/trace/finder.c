@@ -60,16 +60,21 @@ static uint32_t next_op(const struct finder *finder)
     return finder->at + 1 < finder->now->op_count ? finder->at + 1 : 0;
 }
 
-/* Whether the newest block of a passing role was born before op `op`, within the step; where the op
- * is the one due next, whether its alloc has been seen already. */
-static bool is_born_by(const struct finder *finder, const struct finder_period_role *role,
-                       uint32_t op)
+/* Whether the role's alloc has been seen since the last op: its newest block is new. */
+static bool is_newborn(const struct finder *finder, const struct finder_period_role *role)
 {
-    if (op != role->born_op || op != next_op(finder)) return op >= role->born_op;
     uint32_t count = finder->now->alloc_count;
     uint32_t behind = (role->alloc + count - finder->alloc_start % count) % count;
     uint32_t done = finder->alloc_cursor - finder->alloc_start;
     return behind < done || (behind - done < 64 && (finder->allocs_taken >> (behind - done) & 1));
+}
+
+/* Whether the newest block of a passing role was born before op `op`, within the step. */
+static bool is_born_by(const struct finder *finder, const struct finder_period_role *role,
+                       uint32_t op)
+{
+    if (op != next_op(finder)) return op >= role->born_op;
+    return op > role->born_op || is_newborn(finder, role);
 }
 
 /* Ops that a block of a passing role has lived through, and could have been touched by. */
@@ -78,18 +83,23 @@ static uint32_t lived(const struct finder *finder, uint32_t slot)
     const struct finder_period *period = finder->now;
     const struct finder_period_role *role = &period->roles[period->slot_roles[slot]];
     uint32_t next = next_op(finder), laps = slot - role->first_slot;
-    if (!is_born_by(finder, role, next)) laps++;
+    if (is_newborn(finder, role)) return laps * period->op_count; /* perhaps before its time */
+    if (next <= role->born_op) laps++;
     return laps * period->op_count + next - role->born_op;
 }
 
-/* True while the binding of the slot is a guess made at the alloc: no op has touched it yet. */
+/* True while the binding of the slot is a guess made at the alloc: no op has touched the block yet,
+ * or it would not be alive now if it had the role. */
 static bool is_tentative(const struct finder *finder, uint32_t slot)
 {
     const struct finder_period *period = finder->now;
     if (slot < period->persistent_count) return false;
-    const struct finder_period_role *role = &period->roles[period->slot_roles[slot]];
-    return slot == role->first_slot && role->use_count > 0 &&
-           lived(finder, slot) <= period->uses[role->first_use];
+    uint32_t index = period->slot_roles[slot], next = next_op(finder);
+    const struct finder_period_role *role = &period->roles[index];
+    const struct step_role *life = &period->step.roles[index];
+    if (slot != role->first_slot || role->use_count == 0) return false;
+    if (life->age == 0 && (next < life->born_op || next >= life->died_op)) return true;
+    return lived(finder, slot) <= period->uses[role->first_use];
 }
 
 /* The newest block of a role: the others grow older by one. */

@@ -125,7 +125,8 @@ uint32_t finder_newest(const struct finder *finder);
 
 /* The step of a period, with durations as far as they are known by now: the average of what was
  * measured of the op, else of ops with its key, else 0. Streams are numbered in the order of their
- * first operations; access is guessed. NULL: forgotten. Valid until the next call of finder_study.
+ * first operations; access is guessed; a role whose blocks were never told by finder_alloc has 0
+ * bytes. NULL: forgotten. Valid until the next call of finder_study.
  */
 const struct step *finder_step(struct finder *finder, uint32_t period);
 

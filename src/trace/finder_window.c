@@ -163,7 +163,7 @@ static struct step_touch name_touch(struct finder_window *window, const struct f
     if (role == NO_ROLE && !same)
         role = before ? passing_role(window, block, &age) : unproven_role(window, block, &age);
     bool persistent = role == NO_ROLE && (same || !before);
-    if (persistent && block->bytes > 0) role = add_role(window, block, true, 0);
+    if (persistent) role = add_role(window, block, true, 0);
     return (struct step_touch){role, (uint16_t)age, STEP_UNKNOWN};
 }
 

@@ -176,6 +176,28 @@ static void an_extra_alloc_does_no_harm(void **state)
     job_close(&job);
 }
 
+/* A block that nothing touches, of the size of those that come next, in each step: it is no role,
+ * takes one that is not its own, and has to give it back. */
+static void untouched_blocks_do_no_harm(void **state)
+{
+    struct job job;
+    uint32_t activations[JOB_LAYERS];
+    job_open(&job);
+    job_start(&job);
+    for (int i = 0; i < 12; i++) {
+        job.checking = i >= 6;
+        if (i == 6) job_count(&job);
+        job_forward(&job, 0, true, activations);
+        uint32_t untouched = job_alloc(&job, 3 << 20);
+        job_op(&job, 6, job.weights[0], 0, 0);
+        job_backward(&job, 0, true, activations);
+        job_update(&job);
+        job_free(&job, untouched);
+    }
+    assert_followed(&job);
+    job_close(&job);
+}
+
 /* A persistent block is replaced: said once, then it has the role. */
 static void a_replaced_block_takes_over_the_role(void **state)
 {
@@ -326,6 +348,7 @@ int main(void)
         cmocka_unit_test(a_changed_launch_is_seen_at_once_and_passes),
         cmocka_unit_test(added_and_missing_ops_pass),
         cmocka_unit_test(an_extra_alloc_does_no_harm),
+        cmocka_unit_test(untouched_blocks_do_no_harm),
         cmocka_unit_test(a_replaced_block_takes_over_the_role),
         cmocka_unit_test(accumulation_is_one_step),
         cmocka_unit_test(the_inner_repetition_serves_until_then),

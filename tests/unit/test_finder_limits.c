@@ -160,6 +160,33 @@ static void lost_blocks_are_told_again(void **state)
     job_close(&job);
 }
 
+/* A finder that starts in the middle of the program finds the step, but does not know how large the
+ * blocks are that were there before, unless it is told. */
+static void a_late_start_is_none_if_told_what_lives(void **state)
+{
+    for (int told = 0; told < 2; told++) {
+        struct job job;
+        job_open(&job);
+        for (uint32_t i = 0; i < JOB_LAYERS; i++) {
+            job.weights[i] = job.next_id++;
+            job.states[i] = job.next_id++;
+            if (!told) continue;
+            finder_alloc(job.finder, job.weights[i], 4 << 20);
+            finder_alloc(job.finder, job.states[i], 8 << 20);
+        }
+        for (int i = 0; i < 4; i++) job_step(&job, 0, 1);
+        job_count(&job);
+        job.checking = true;
+        for (int i = 0; i < 4; i++) job_step(&job, 0, 1);
+        assert_int_equal(job.matched, job.ops);
+        assert_int_equal(job.wrong_uses, 0);
+        uint32_t role = finder_role_of(job.finder, job.states[3], NULL);
+        const struct step *step = finder_step(job.finder, job.place.period);
+        assert_int_equal(step->roles[role].bytes, told ? 8 << 20 : 0);
+        job_close(&job);
+    }
+}
+
 /* More periods than the follower remembers: the least used ones go, and are learned again. */
 static void old_periods_are_given_up(void **state)
 {
@@ -264,6 +291,7 @@ int main(void)
         cmocka_unit_test(a_late_learner_finds_it_too),
         cmocka_unit_test(an_absent_learner_does_no_harm),
         cmocka_unit_test(lost_blocks_are_told_again),
+        cmocka_unit_test(a_late_start_is_none_if_told_what_lives),
         cmocka_unit_test(old_periods_are_given_up),
         cmocka_unit_test(durations_are_averaged),
         cmocka_unit_test(the_learner_has_a_thread),
