@@ -42,7 +42,7 @@ static void learn_period(vp_pool *pool, uint32_t number)
     log_info("a step of %u operations repeats; moving ahead of it", step->op_count);
 }
 
-static void *study(void *argument)
+void *foresee_main(void *argument)
 {
     vp_pool *pool = argument;
     struct foresee *foresee = pool->foresee;
@@ -73,10 +73,11 @@ static void start(vp_pool *pool)
         return;
     }
     pool->foresee = foresee;
+    if (pool->edge) return; /* somebody plays the student */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    foresee->runs = pthread_create(&foresee->student, NULL, study, pool) == 0;
+    foresee->runs = pthread_create(&foresee->student, NULL, foresee_main, pool) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -95,11 +96,15 @@ static uint64_t key_of(const struct pool_op *op)
     return key ^ key >> 29;
 }
 
+/* In simulation only where the student is played too. */
+static bool may_start(const vp_pool *pool)
+{
+    return pool->options.policy == VP_POLICY_PLAN && (!pool->edge || pool->edge->threads);
+}
+
 void foresee_op(vp_pool *pool, const struct pool_op *op)
 {
-    if (!pool->foresee && !pool->foresee_tried && pool->options.policy == VP_POLICY_PLAN &&
-        !pool->edge)
-        start(pool);
+    if (!pool->foresee && !pool->foresee_tried && may_start(pool)) start(pool);
     struct foresee *foresee = pool->foresee;
     if (!foresee) return;
     const struct finder_op seen = {.key = key_of(op),

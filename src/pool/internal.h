@@ -69,9 +69,16 @@ struct foresee; /* foresee.c */
 struct pool_edge {
     void (*locked)(void *context);   /* the lock was taken */
     void (*unlocked)(void *context); /* the lock was let go: others may run */
-    void (*wait)(void *context);     /* nothing to do now: let others run, or time pass */
+    /* Nothing to do now, for so long at most: let others run, or time pass. */
+    void (*wait)(void *context, uint64_t ns);
     uint64_t (*now_ns)(void *context);
     uint64_t (*thread)(void *context); /* which thread of control this is */
+    /* True: the pool's threads are played too, by who calls pool_map_main and the others, each in a
+     * thread of control of its own; then it is also told when waits end early, and when a thread
+     * has the device to wait for. Otherwise whoever waits does all that is to be done. */
+    bool threads;
+    void (*wake)(void *context);
+    void (*pause)(void *context);
     void *context;
 };
 
@@ -197,6 +204,10 @@ void pool_wake(vp_pool *pool);
 vp_status pool_start_mover(vp_pool *pool) VP_MUST_USE;
 void pool_stop_mover(vp_pool *pool);
 
+/* The threads' bodies, which return once the pool stops: one maps and fetches, one copies out. */
+void *pool_map_main(void *pool);
+void *pool_copy_main(void *pool);
+
 /* Maps `frame` at an address, for all cards that can reach it; retried a few times. */
 CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,
                   CUmemGenericAllocationHandle handle, unsigned place);
@@ -262,6 +273,7 @@ void foresee_op(vp_pool *pool, const struct pool_op *op);
 void foresee_alloc(vp_pool *pool, uint32_t id, uint64_t bytes);
 void foresee_free(vp_pool *pool, uint32_t id);
 void foresee_destroy(vp_pool *pool); /* after pool->stopping was set */
+void *foresee_main(void *pool);      /* the student's body, from when pool->foresee is there */
 
 /* verify.c */
 void verify_begin(struct pool_op *op);

@@ -28,13 +28,16 @@ uint64_t pool_now_ns(const vp_pool *pool)
 
 void pool_wake(vp_pool *pool)
 {
-    if (!pool->edge) pthread_cond_broadcast(&pool->changed);
+    if (!pool->edge)
+        pthread_cond_broadcast(&pool->changed);
+    else if (pool->edge->wake)
+        pool->edge->wake(pool->edge->context);
 }
 
 void pool_wait(vp_pool *pool, uint64_t ns)
 {
     if (pool->edge) {
-        pool->edge->wait(pool->edge->context);
+        pool->edge->wait(pool->edge->context, ns);
         return;
     }
     struct timespec until;
@@ -233,12 +236,20 @@ static CUresult queue_copy(vp_pool *pool, const struct move_action *action)
     return CUDA_SUCCESS;
 }
 
+static void pause_a_moment(vp_pool *pool)
+{
+    if (!pool->edge)
+        sched_yield();
+    else
+        pool->edge->pause(pool->edge->context);
+}
+
 /* A copy out in pieces, one queued at a time: setting access to a mapping waits for what is queued,
  * 1 ms where that is a whole chunk (measured), and an operation that needs the chunk need not wait
  * for the rest. */
 static void do_copy(vp_pool *pool, const struct move_action *action, struct move_result *result)
 {
-    if (pool->edge) { /* in simulation nobody may wait */
+    if (pool->edge && !pool->edge->threads) { /* nobody may wait */
         result->ok = queue_copy(pool, action) == CUDA_SUCCESS;
         return;
     }
@@ -256,7 +267,7 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
                                      lane->stream);
         if (done == CUDA_SUCCESS) done = driver->cuEventRecord(event, lane->stream);
         if (done != CUDA_SUCCESS) break;
-        while ((done = driver->cuEventQuery(event)) == CUDA_ERROR_NOT_READY) sched_yield();
+        while ((done = driver->cuEventQuery(event)) == CUDA_ERROR_NOT_READY) pause_a_moment(pool);
     }
     if (done != CUDA_SUCCESS) driver->cuStreamSynchronize(lane->stream);
     result->ok = result->ended = done == CUDA_SUCCESS;
@@ -488,7 +499,8 @@ static bool act(vp_pool *pool, enum move_worker worker)
 bool pool_work(vp_pool *pool)
 {
     bool any = poll(pool);
-    any |= act(pool, pool->edge ? MOVE_WORKER_ALL : MOVE_WORKER_MAPS);
+    bool alone = pool->edge && !pool->edge->threads;
+    any |= act(pool, alone ? MOVE_WORKER_ALL : MOVE_WORKER_MAPS);
     if (any) pool_wake(pool);
     return any;
 }
@@ -526,13 +538,13 @@ static bool copy_out(vp_pool *pool)
     return any;
 }
 
-static void *mover_main(void *pool)
+void *pool_map_main(void *pool)
 {
     run_mover(pool, pool_work);
     return NULL;
 }
 
-static void *copier_main(void *pool)
+void *pool_copy_main(void *pool)
 {
     run_mover(pool, copy_out);
     return NULL;
@@ -543,7 +555,7 @@ vp_status pool_start_mover(vp_pool *pool)
     sigset_t all, before;
     sigfillset(&all); /* the program's signals are for its own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    void *(*const mains[POOL_MOVERS])(void *) = {mover_main, copier_main};
+    void *(*const mains[POOL_MOVERS])(void *) = {pool_map_main, pool_copy_main};
     while (pool->movers < POOL_MOVERS &&
            pthread_create(&pool->mover[pool->movers], NULL, mains[pool->movers], pool) == 0)
         pool->movers++;
@@ -555,7 +567,7 @@ void pool_stop_mover(vp_pool *pool)
 {
     pool_lock(pool);
     pool->stopping = true;
-    pthread_cond_broadcast(&pool->changed);
+    pool_wake(pool);
     pool_unlock(pool);
     while (pool->movers) pthread_join(pool->mover[--pool->movers], NULL);
 }

@@ -93,7 +93,7 @@ static void let_time_pass(void)
         emu_advance_ns(1 + random_below(&sim.schedule, 20000));
 }
 
-static void wait_a_moment(void *context)
+static void wait_a_moment(void *context, uint64_t ns)
 {
     if (!sim.locked) sim_fail("the pool waits without its lock");
     release();

@@ -1,0 +1,177 @@
+/* Plays a recorded step on the real pool in virtual time; see replay.h.
+ *
+ *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy lru|plan] [--json]
+ *
+ * A line a step; then the median of the last steps, and its ratio to the step's time in HBM. */
+#include "replay.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+
+enum { STEADY = 6 }; /* steps of which the median is said */
+
+struct replay replay = {.steps = 12, .policy = VP_POLICY_PLAN};
+
+static const char *path;
+static uint64_t hbm_bytes, host_bytes = 112 * GIB;
+static bool json;
+
+static bool read_options(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"hbm", required_argument, NULL, 'c'},   {"host", required_argument, NULL, 'h'},
+        {"steps", required_argument, NULL, 's'}, {"policy", required_argument, NULL, 'p'},
+        {"json", no_argument, NULL, 'j'},        {0}};
+    bool ok = true;
+    for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (option) {
+        case 'c': ok = units_parse_size(optarg, &hbm_bytes); break;
+        case 'h': ok = units_parse_size(optarg, &host_bytes); break;
+        case 's': replay.steps = (unsigned)strtoul(optarg, NULL, 10); break;
+        case 'p':
+            replay.policy = strcmp(optarg, "lru") == 0 ? VP_POLICY_LRU : VP_POLICY_PLAN;
+            ok = replay.policy == VP_POLICY_LRU || strcmp(optarg, "plan") == 0;
+            break;
+        case 'j': json = true; break;
+        default: ok = false;
+        }
+    }
+    path = argv[optind];
+    return ok && path && !argv[optind + 1] && hbm_bytes && replay.steps &&
+           replay.steps <= REPLAY_STEPS_MOST;
+}
+
+static bool read_step(void)
+{
+    struct trace trace;
+    if (trace_read(path, &trace, NULL) != VP_OK) return false;
+    vp_status status = step_from_trace(&trace, &replay.step, NULL);
+    trace_release(&trace);
+    return status == VP_OK;
+}
+
+/* The pool takes equal pointers for equal operations. */
+static bool name_ops(void)
+{
+    const struct step *step = &replay.step;
+    replay.names = calloc(step->op_count, sizeof *replay.names);
+    if (!replay.names) return false;
+    for (uint32_t i = 0; i < step->op_count; i++) {
+        for (uint32_t k = 0; k < i && !replay.names[i]; k++)
+            if (step->ops[k].key == step->ops[i].key) replay.names[i] = replay.names[k];
+        char *name = NULL;
+        if (replay.names[i]) continue;
+        if (asprintf(&name, "op%u", i) < 0) return false;
+        replay.names[i] = name;
+    }
+    return true;
+}
+
+static vp_status open_pool(void)
+{
+    static struct machine machine;
+    static struct driver driver;
+    vp_status status = machine_from_name("h200", &machine);
+    if (status != VP_OK) return status;
+    /* What setting access costs beside copies out that are queued piece by piece, as the pool's are
+     * (measured; machine.h has the cost beside whole chunks). */
+    machine.costs.access_busy.base_ns = 105 * (uint32_t)NS_PER_US;
+    struct emu_options emulate = {.machine = &machine, .seed = 1, .threads = EMU_MAX_THREADS};
+    status = emu_open(&emulate);
+    if (status != VP_OK) return status;
+    replay_wrap_driver(&driver);
+    vp_options options;
+    vp_options_init(&options);
+    options.hbm_bytes = hbm_bytes;
+    options.host_bytes = host_bytes;
+    options.policy = replay.policy;
+    if (driver.cuInit(0) != CUDA_SUCCESS) return VP_DRIVER;
+    status = pool_open_stepped(&driver, &options, &replay_edge, &replay.pool);
+    return status;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static double median_s(void)
+{
+    uint64_t values[STEADY];
+    unsigned count = replay.steps < STEADY ? replay.steps : STEADY;
+    for (unsigned i = 0; i < count; i++)
+        values[i] = replay.result[replay.steps - count + i].duration_ns;
+    qsort(values, count, sizeof *values, by_value);
+    return (double)values[count / 2] / 1e9;
+}
+
+static double ms(uint64_t ns)
+{
+    return (double)ns / 1e6;
+}
+
+static void print_step(unsigned index)
+{
+    const struct replay_step *step = &replay.result[index];
+    const vp_stats *stats = &step->stats;
+    printf("%2u %8.1f ms: in %5.2f out %5.2f GB; %5llu fetched %5llu evicted %5llu dropped %4llu "
+           "recalled; %5llu held %6.1f ms: map %5.1f in %5.1f room %5.1f alone %5.1f; throttle "
+           "%5.1f host %5.1f\n",
+           index, ms(step->duration_ns), (double)stats->in_bytes / 1e9,
+           (double)stats->out_bytes / 1e9, (unsigned long long)stats->fetches,
+           (unsigned long long)stats->evictions, (unsigned long long)stats->drops,
+           (unsigned long long)stats->cancels, (unsigned long long)stats->holds, ms(stats->hold_ns),
+           ms(stats->hold_map_ns), ms(stats->hold_in_ns), ms(stats->hold_room_ns),
+           ms(stats->hold_alone_ns), ms(stats->throttle_ns), ms(stats->host_wait_ns));
+}
+
+static void print_json(double step_s, double in_hbm_s)
+{
+    printf("{\"step_s\":%.6f,\"in_hbm_s\":%.6f,\"ratio\":%.4f,\"steps\":[", step_s, in_hbm_s,
+           step_s / in_hbm_s);
+    for (unsigned i = 0; i < replay.steps; i++) {
+        printf("%s{\"step_ns\":%llu", i ? "," : "",
+               (unsigned long long)replay.result[i].duration_ns);
+#define FIELD(name, text)                                                                          \
+    printf(",\"%s\":%llu", #name, (unsigned long long)replay.result[i].stats.name);
+        VP_STATS(FIELD)
+#undef FIELD
+        printf("}");
+    }
+    printf("]}\n");
+}
+
+static void print_all(void)
+{
+    double step_s = median_s(), in_hbm_s = (double)step_duration_ns(&replay.step) / 1e9;
+    if (json) {
+        print_json(step_s, in_hbm_s);
+        return;
+    }
+    for (unsigned i = 0; i < replay.steps; i++) print_step(i);
+    printf("%.1f ms a step, %.1f ms in HBM: %.3f times as long\n", step_s * 1e3, in_hbm_s * 1e3,
+           step_s / in_hbm_s);
+}
+
+int main(int argc, char **argv)
+{
+    if (!read_options(argc, argv)) {
+        fprintf(stderr, "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
+                        "[--policy lru|plan] [--json]\n");
+        return 2;
+    }
+    if (!read_step() || !name_ops() || open_pool() != VP_OK) return 1;
+    replay_play(replay_program);
+    print_all();
+    replay_cache_end();
+    vp_close(replay.pool);
+    if (emu_findings_count()) fprintf(stderr, "replay: %s\n", emu_findings().first);
+    emu_close();
+    step_release(&replay.step);
+    return 0;
+}

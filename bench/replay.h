@@ -1,0 +1,68 @@
+/* replay: a recorded program on the real pool, in virtual time.
+ *
+ * The pool (its launch path, mover, copier and student) runs on the emulator with the measured
+ * costs of a machine, all threads played in one. Whoever's clock is least runs, so that what the
+ * threads do to each other comes in the order of time. A run gives the same figures each time: what
+ * the pool's rules and thresholds are worth shows without a GPU.
+ *
+ * Not charged: what the pool itself computes. Charged: driver calls (machine->costs), copies,
+ * operations as long as they were recorded, the program's own time for each launch, and how late
+ * sleeping threads wake. */
+#ifndef BENCH_REPLAY_H
+#define BENCH_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "emu/abi_more.h"
+#include "emu/calls.h"
+#include "emu/emu.h"
+#include "pool/internal.h"
+#include "trace/step.h"
+
+/* clang-format off */
+#define REPLAY_DECLARE(kind, variant, symbol, base, version, arguments, names) \
+    CUresult symbol arguments;
+EMU_CALLS(REPLAY_DECLARE)
+#undef REPLAY_DECLARE
+/* clang-format on */
+
+enum replay_thread { REPLAY_PROGRAM, REPLAY_MAPS, REPLAY_COPIES, REPLAY_STUDENT, REPLAY_THREADS };
+
+enum { REPLAY_STEPS_MOST = 200 };
+
+struct replay_step {
+    uint64_t duration_ns;
+    vp_stats stats; /* what the step added; peaks as they are */
+};
+
+struct replay {
+    struct step step;
+    const char **names; /* of each operation: the same pointer for the same key */
+    vp_pool *pool;
+    unsigned steps;
+    uint32_t policy; /* of vp_options */
+    struct replay_step result[REPLAY_STEPS_MOST];
+    bool failed;
+};
+extern struct replay replay;
+
+/* replay_edge.c: time, and the turns that threads take. */
+void replay_wrap_driver(struct driver *driver);
+extern const struct pool_edge replay_edge;
+void replay_play(void (*program)(void));
+
+/* Lets those run who are behind; to be called before each driver call that is not the pool's. */
+void replay_settle(void);
+void replay_sleep(uint64_t ns);
+
+/* replay_program.c: the program. */
+void replay_program(void);
+
+/* replay_cache.c: PyTorch's caching allocator, as far as it decides where blocks lie. 0: no memory.
+ */
+vp_addr replay_cache_take(uint64_t bytes);
+void replay_cache_give(vp_addr address);
+void replay_cache_end(void);
+
+#endif

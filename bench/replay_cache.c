@@ -1,0 +1,109 @@
+/* Small blocks do not occur: traces leave them out. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/list.h"
+#include "base/units.h"
+#include "replay.h"
+
+/* PyTorch's sizes, with max_split_size_mb:21. */
+static const uint64_t round_bytes = 512, shared_bytes = 20 * MIB, own_from_bytes = 10 * MIB,
+                      own_round_bytes = 2 * MIB, split_most_bytes = 21 * MIB,
+                      rest_least_bytes = 1 * MIB, waste_most_bytes = 20 * MIB;
+
+/* A part of a segment, in use or free; in the order of addresses. */
+struct part {
+    struct list link;
+    struct part *before, *behind; /* in its segment */
+    vp_addr address;
+    uint64_t bytes;
+    bool used;
+};
+
+static struct list parts = {&parts, &parts};
+
+static struct part *part_new(vp_addr address, uint64_t bytes)
+{
+    struct part *part = calloc(1, sizeof *part);
+    if (!part) abort();
+    *part = (struct part){.address = address, .bytes = bytes};
+    list_push_back(&parts, &part->link);
+    return part;
+}
+
+static struct part *best_fit(uint64_t bytes)
+{
+    struct part *best = NULL;
+    list_each(node, &parts)
+    {
+        struct part *part = list_entry(node, struct part, link);
+        if (part->used || part->bytes < bytes) continue;
+        if (!best || part->bytes < best->bytes ||
+            (part->bytes == best->bytes && part->address < best->address))
+            best = part;
+    }
+    if (!best) return NULL;
+    if (bytes < split_most_bytes ? best->bytes >= split_most_bytes
+                                 : best->bytes >= bytes + waste_most_bytes)
+        return NULL;
+    return best;
+}
+
+static struct part *new_segment(uint64_t bytes)
+{
+    uint64_t size = bytes < own_from_bytes ? shared_bytes : units_round_up(bytes, own_round_bytes);
+    CUdeviceptr address;
+    if (pool_mem_alloc(replay.pool, &address, size) != CUDA_SUCCESS) return NULL;
+    return part_new(address, size);
+}
+
+vp_addr replay_cache_take(uint64_t bytes)
+{
+    bytes = units_round_up(bytes, round_bytes);
+    struct part *part = best_fit(bytes);
+    if (!part) part = new_segment(bytes);
+    if (!part) return 0;
+    uint64_t rest = part->bytes - bytes;
+    if (bytes < split_most_bytes && rest > rest_least_bytes) {
+        struct part *behind = part_new(part->address + bytes, rest);
+        behind->before = part;
+        behind->behind = part->behind;
+        if (part->behind) part->behind->before = behind;
+        part->behind = behind;
+        part->bytes = bytes;
+    }
+    part->used = true;
+    vp_note_alive(replay.pool, part->address, bytes);
+    return part->address;
+}
+
+static void merge(struct part *part, struct part *behind)
+{
+    if (!part || !behind || part->used || behind->used) return;
+    part->bytes += behind->bytes;
+    part->behind = behind->behind;
+    if (part->behind) part->behind->before = part;
+    list_remove(&behind->link);
+    free(behind);
+}
+
+void replay_cache_give(vp_addr address)
+{
+    list_each(node, &parts)
+    {
+        struct part *part = list_entry(node, struct part, link);
+        if (part->address != address || !part->used) continue;
+        vp_note_dead(replay.pool, address, part->bytes);
+        part->used = false;
+        merge(part, part->behind);
+        merge(part->before, part);
+        return;
+    }
+    assert(!"a block that is given back was taken");
+}
+
+void replay_cache_end(void)
+{
+    list_each_safe(node, &parts) free(list_entry(node, struct part, link));
+    list_init(&parts);
+}

@@ -1,0 +1,151 @@
+/* The program: allocates, launches and frees as the step says, over and over. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/units.h"
+#include "replay.h"
+
+enum { AGES = 8 }; /* steps that a block lives on, at most */
+
+/* The host's part of a launch but for the driver's: Python, dispatch, allocation. */
+static const uint64_t launch_host_ns = 4 * NS_PER_US, first_use_ns = 100 * NS_PER_US,
+                      poll_ns = 10 * NS_PER_US;
+
+static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                          ".visible .entry replay_op(.param .u64 duration)\n{ ret; }\n";
+
+static CUfunction function;
+static CUevent end_of_step;
+static vp_addr (*live)[AGES]; /* of each role, by the step in which it was born */
+
+static void run(struct emu_block *b) {}
+
+static uint64_t cost(struct emu_block *b)
+{
+    return emu_param_u64(b, 0);
+}
+
+static void expect(CUresult result, const char *what)
+{
+    if (result == CUDA_SUCCESS) return;
+    fprintf(stderr, "replay: %s returned %d\n", what, result);
+    exit(EXIT_FAILURE);
+}
+
+static void launch(const char *name, const vp_addr *touched, uint32_t count, uint64_t duration_ns)
+{
+    struct pool_op op;
+    replay_sleep(launch_host_ns);
+    pool_op_begin(&op, replay.pool, POOL_KERNEL, NULL, name);
+    for (uint32_t i = 0; i < count; i++) pool_op_touch(&op, touched[i]);
+    CUresult result = pool_op_enter(&op);
+    expect(result, "pool_op_enter");
+    replay_settle();
+    void *params[] = {&duration_ns};
+    result = cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+    expect(pool_op_leave(&op, result), "a launch");
+}
+
+static vp_addr take(uint64_t bytes)
+{
+    vp_addr address = replay_cache_take(bytes);
+    if (address) return address;
+    fprintf(stderr, "replay: the pool has no memory for a block of %llu bytes: give more --host\n",
+            (unsigned long long)bytes);
+    exit(EXIT_FAILURE);
+}
+
+static void synchronise(void)
+{
+    CUresult result;
+    replay_settle();
+    expect(cuEventRecord(end_of_step, NULL), "cuEventRecord");
+    do {
+        replay_sleep(poll_ns);
+        result = cuEventQuery(end_of_step);
+    } while (result == CUDA_ERROR_NOT_READY);
+    expect(result, "cuEventQuery");
+}
+
+static void run_op(uint32_t index, uint32_t turn)
+{
+    static vp_addr touched[POOL_WORDS];
+    const struct step *step = &replay.step;
+    const struct step_op *op = &step->ops[index];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < op->touch_count && count < POOL_WORDS; i++) {
+        const struct step_touch *touch = &step->touches[op->first_touch + i];
+        bool persists = step->roles[touch->role].born_op == STEP_NEVER;
+        vp_addr address = live[touch->role][persists ? 0 : (turn - touch->age) % AGES];
+        if (address) touched[count++] = address; /* what the step before would have made is not */
+    }
+    launch(replay.names[index], touched, count, op->duration_ns);
+}
+
+static void run_step(uint32_t turn)
+{
+    const struct step *step = &replay.step;
+    for (uint32_t i = 0; i < step->event_count; i++) {
+        const struct step_event *event = &step->events[i];
+        vp_addr *block = &live[event->index][(turn - event->age) % AGES];
+        switch (event->kind) {
+        case TRACE_OP: run_op(event->index, turn); break;
+        case TRACE_ALLOC:
+            live[event->index][turn % AGES] = take(step->roles[event->index].bytes);
+            break;
+        case TRACE_FREE:
+            if (*block) replay_cache_give(*block);
+            *block = 0;
+            break;
+        }
+    }
+    synchronise();
+}
+
+/* What lives on from step to step is made and written first. */
+static void set_up(void)
+{
+    CUmodule module;
+    expect(emu_kernel_register("replay_op", run, cost) == VP_OK ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_OUT_OF_MEMORY,
+           "emu_kernel_register");
+    expect(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
+    expect(cuModuleGetFunction(&function, module, "replay_op"), "cuModuleGetFunction");
+    expect(cuEventCreate(&end_of_step, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    for (uint32_t i = 0; i < replay.step.role_count; i++) {
+        const struct step_role *role = &replay.step.roles[i];
+        if (role->born_op != STEP_NEVER) continue;
+        live[i][0] = take(role->bytes);
+        launch("first use", &live[i][0], 1, first_use_ns);
+    }
+    synchronise();
+}
+
+static void subtract(vp_stats *stats, const vp_stats *before)
+{
+#define SUBTRACT(name, text) stats->name -= before->name;
+    VP_STATS(SUBTRACT)
+#undef SUBTRACT
+}
+
+void replay_program(void)
+{
+    CUcontext context;
+    vp_stats before, after;
+    live = calloc(replay.step.role_count, sizeof *live);
+    if (!live) abort();
+    expect(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+    expect(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    set_up();
+    for (unsigned i = 0; i < replay.steps; i++) {
+        struct replay_step *result = &replay.result[i];
+        uint64_t start_ns = emu_now_ns();
+        vp_stats_read(replay.pool, &before);
+        run_step(i);
+        result->duration_ns = emu_now_ns() - start_ns;
+        vp_stats_read(replay.pool, &after);
+        result->stats = after;
+        subtract(&result->stats, &before);
+    }
+    free(live);
+}
