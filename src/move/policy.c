@@ -90,6 +90,11 @@ bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct f
     return false;
 }
 
+static bool room_is_coming(const struct frame_place *place)
+{
+    return place->withdrawn_pages || place->promised_pages || place->parked_pages;
+}
+
 /* A frame for a chunk that leaves its card, in the nearest place with room. */
 static struct frame *find_refuge(struct move *move, unsigned card, uint32_t pages,
                                  struct move_action *action, enum found *found)
@@ -102,10 +107,21 @@ static struct frame *find_refuge(struct move *move, unsigned card, uint32_t page
         if (policy_use_plan(move, move->refuge[card][i], pages, &frame, action, found))
             return frame;
         if (*found == FOUND_ACTION) return NULL;
-        busy |= place->withdrawn_pages || place->promised_pages || place->parked_pages;
+        busy |= room_is_coming(place);
     }
     *found = busy ? FOUND_BUSY : FOUND_NOTHING; /* room is about to come */
     return NULL;
+}
+
+/* Whether find_refuge would find room, now or soon. */
+static bool refuge_may_come(const struct move *move, unsigned card, uint32_t pages)
+{
+    for (unsigned i = 0; i < move->refuges[card]; i++) {
+        unsigned place = move->refuge[card][i];
+        if (frame_room_pages(move->frames, place) >= pages) return true;
+        if (room_is_coming(&move->frames->place[place])) return true;
+    }
+    return false;
 }
 
 enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_action *action)
@@ -117,8 +133,10 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
         action->from = chunk->frame;
         return FOUND_ACTION;
     }
-    if (!action->may_copy || !policy_take_lane(move, action, 2 * chunk->segment->card + 1))
-        return FOUND_BUSY;
+    if (!action->may_copy) /* whoever copies will see to it, if it can be done */
+        return refuge_may_come(move, chunk->segment->card, chunk->pages) ? FOUND_BUSY
+                                                                         : FOUND_NOTHING;
+    if (!policy_take_lane(move, action, 2 * chunk->segment->card + 1)) return FOUND_BUSY;
     enum found found;
     struct frame *target = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
     if (!target) {
@@ -188,13 +206,12 @@ static enum found evict(struct move *move, unsigned card, bool dead, struct move
     return all;
 }
 
-/* What other cards' dead chunks hold of the places that all share. */
-static enum found evict_dead_of_others(struct move *move, unsigned card, struct move_action *action)
+/* What dead chunks hold away from home, those of other cards too: all share these places. */
+static enum found evict_dead(struct move *move, struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
-    for (unsigned other = 0; other < VP_MAX_CARDS; other++) {
-        if (other == card) continue;
-        enum found one = evict(move, other, true, action);
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
+        enum found one = evict(move, card, true, action);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;
     }
@@ -257,7 +274,7 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
     uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
     if (coming >= wanted_pages(move, card)) return FOUND_BUSY;
     enum found found = evict(move, card, false, action);
-    if (found == FOUND_NOTHING) found = evict_dead_of_others(move, card, action);
+    if (found == FOUND_NOTHING) found = evict_dead(move, action);
     if (found != FOUND_NOTHING || coming || move->frames->place[home].withdrawn_pages) return found;
     return use_in_place(move, chunk, action);
 }

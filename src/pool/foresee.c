@@ -104,6 +104,10 @@ static bool may_start(const vp_pool *pool)
 
 void foresee_op(vp_pool *pool, const struct pool_op *op)
 {
+    if (pool->edge && pool->edge->foresee) {
+        pool->edge->foresee(pool->edge->context, op);
+        return;
+    }
     if (!pool->foresee && !pool->foresee_tried && may_start(pool)) start(pool);
     struct foresee *foresee = pool->foresee;
     if (!foresee) return;

@@ -79,6 +79,9 @@ struct pool_edge {
     bool threads;
     void (*wake)(void *context);
     void (*pause)(void *context);
+    /* NULL, or in place of the finder: an operation enters, and what is foretold of it, true or
+     * not. Lock held. */
+    void (*foresee)(void *context, const struct pool_op *op);
     void *context;
 };
 

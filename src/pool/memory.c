@@ -173,6 +173,7 @@ static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *add
 
 static void rest(vp_pool *pool, struct segment *segment)
 {
+    if (segment->captured) segment->uses.crowded = true; /* graphs use it unnamed */
     if (!segment->noted) pool_block_dies(pool, segment->id, segment->bytes);
     segment_rest(&pool->segments, segment);
     list_remove(&segment->age); /* its frames are the first to go */
@@ -390,17 +391,29 @@ void pool_context_ends(vp_pool *pool, CUcontext context)
     pool_unlock(pool);
 }
 
-void pool_capture_begins(vp_pool *pool, CUstream stream)
+/* A mark on a capturing stream would become part of the graph. Streams that joined the capture are
+ * known by their operations (prepare_capture), and forgotten with the last capture. */
+void pool_capture_begins(vp_pool *pool, CUstream handle)
 {
     pool_lock(pool);
     pool->captures++;
+    for (unsigned slot = 0; slot < pool->order.count; slot++) {
+        struct order_stream *stream = pool->order.stream[slot];
+        if (stream->handle != handle || stream->ended) continue;
+        settle(pool, stream);
+        stream->capturing = true;
+    }
     pool_unlock(pool);
 }
 
-void pool_capture_ends(vp_pool *pool, CUstream stream)
+void pool_capture_ends(vp_pool *pool, CUstream handle)
 {
     pool_lock(pool);
     if (pool->captures) pool->captures--;
+    for (unsigned slot = 0; slot < pool->order.count; slot++) {
+        struct order_stream *stream = pool->order.stream[slot];
+        if (stream->handle == handle || !pool->captures) stream->capturing = false;
+    }
     pool_unlock(pool);
 }
 

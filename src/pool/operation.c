@@ -11,6 +11,8 @@
 static const uint64_t throttle_wait_ns = 20 * NS_PER_US, throttle_most_ns = 20 * NS_PER_MS;
 static const uint64_t hold_wait_ns = 50 * NS_PER_US, hold_report_ns = 10 * NS_PER_S;
 
+enum { ASK_TRIES = 8 }; /* of a question to the driver that fails */
+
 static _Atomic uint32_t next_thread_id = 1;
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
@@ -413,17 +415,23 @@ static bool all_ready(const struct pool_op *op)
 
 /* While a stream captures, what it touches stays where it is for good, and the host waits for
  * copies. */
-static void prepare_capture(struct pool_op *op)
+static CUresult prepare_capture(struct pool_op *op)
 {
     vp_pool *pool = op->pool;
-    if (!pool->captures) return;
+    if (!pool->captures) return CUDA_SUCCESS;
     int status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult asked;
+    unsigned tries = 0;
     pool_unlock(pool);
-    CUresult asked = pool->driver->cuStreamIsCapturing(op->stream, &status);
+    do asked = pool->driver->cuStreamIsCapturing(op->stream, &status);
+    while (asked != CUDA_SUCCESS && ++tries < ASK_TRIES);
     pool_lock(pool);
-    if (asked != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) return;
+    bool captures = asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+    pool->order.stream[op->slot]->capturing = captures;
+    if (!captures) return asked;
     op->request.host_waits = true;
     op->request.exclusive = false; /* it does not run now; the graph will be unclear */
+    return CUDA_SUCCESS;
 }
 
 static void pin_captured(struct pool_op *op)
@@ -470,7 +478,8 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     resolve(op);
     if (op->overflown) return refuse(op);
     if (op->request.count == 0 && !op->unclear) return CUDA_SUCCESS;
-    prepare_capture(op);
+    CUresult asked = prepare_capture(op);
+    if (asked != CUDA_SUCCESS) return asked;
     if (!all_ready(op) || vet_is_due(op)) {
         enum move_verdict verdict = try_admit(op);
         CUresult lost = verdict == MOVE_HELD ? hold(op, &verdict) : CUDA_SUCCESS;
@@ -482,6 +491,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
         }
         if (op->request.host_waits) pin_captured(op);
     }
+    if (op->request.host_waits) return CUDA_SUCCESS; /* it is not queued now */
     note_uses(op);
     vet_note(op);
     if (pool->move.counts.evictions && !op->request.host_waits) foresee_op(pool, op);

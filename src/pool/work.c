@@ -269,7 +269,7 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
         if (done != CUDA_SUCCESS) break;
         while ((done = driver->cuEventQuery(event)) == CUDA_ERROR_NOT_READY) pause_a_moment(pool);
     }
-    if (done != CUDA_SUCCESS) driver->cuStreamSynchronize(lane->stream);
+    if (done != CUDA_SUCCESS) pool_drain_stream(pool, lane->stream);
     result->ok = result->ended = done == CUDA_SUCCESS;
 }
 
@@ -522,9 +522,9 @@ static void run_mover(vp_pool *pool, bool (*work)(vp_pool *))
         CUcontext context = pool->computes ? pool->context[__builtin_ctz(pool->computes)] : NULL;
         if (context != current) {
             pool_unlock(pool);
-            pool->driver->cuCtxSetCurrent(context);
-            current = context;
+            CUresult result = pool->driver->cuCtxSetCurrent(context);
             pool_lock(pool);
+            if (result == CUDA_SUCCESS) current = context; /* else once more, next time */
         }
         if (!context || !work(pool)) pool_wait(pool, is_busy(pool) ? busy_wait_ns : idle_wait_ns);
     }

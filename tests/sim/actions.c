@@ -105,11 +105,12 @@ void actions_of_thread(void *argument)
     transfer_look_at_pinned(thread);
     for (unsigned i = 0; i < sim.profile.threads; i++)
         if (i != thread->index && fiber_is_alive(i)) return;
-    sim.done = true;
+    sim.done = sim.pool->stopping = true;
 }
 
-/* As the mover's own thread does it. */
-void actions_of_mover(void *unused)
+/* As the mover's thread does it, where the pool's threads are not played: then whoever waits does
+ * all that is to be done. */
+static void move_alone(void)
 {
     vp_pool *pool = sim.pool;
     CUcontext current = NULL;
@@ -118,11 +119,24 @@ void actions_of_mover(void *unused)
         CUcontext context = pool->computes ? pool->context[__builtin_ctz(pool->computes)] : NULL;
         if (context != current) {
             pool_unlock(pool);
-            pool->driver->cuCtxSetCurrent(context);
-            current = context;
+            CUresult result = pool->driver->cuCtxSetCurrent(context);
             pool_lock(pool);
+            if (result == CUDA_SUCCESS) current = context;
         }
         if (!context || !pool_work(pool)) pool_wait(pool, 0);
     }
     pool_unlock(pool);
+}
+
+void actions_of_mover(void *unused)
+{
+    if (sim.profile.paced)
+        pool_map_main(sim.pool);
+    else
+        move_alone();
+}
+
+void actions_of_copier(void *unused)
+{
+    pool_copy_main(sim.pool);
 }

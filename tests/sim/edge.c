@@ -124,11 +124,45 @@ static uint64_t thread(void *context)
     return (uint64_t)(uintptr_t)&threads[fiber_current()];
 }
 
-const struct pool_edge edge_hooks = {.locked = locked,
-                                     .unlocked = unlocked,
-                                     .wait = wait_a_moment,
-                                     .now_ns = now_ns,
-                                     .thread = thread};
+/* Forecasts of a period that the program does not have: a wrong one may cost time, and no more. */
+static void foresee(void *context, const struct pool_op *op)
+{
+    if (!sim.profile.forecasts) return;
+    bool lost = random_below(&sim.schedule, 40) == 0;
+    sim.foretold = lost ? (uint32_t)random_below(&sim.schedule, sim.profile.period)
+                        : (sim.foretold + 1) % sim.profile.period;
+    bool known = !lost || random_below(&sim.schedule, 2);
+    foresight_note(&sim.pool->move.foresight, known, known ? sim.profile.period : 0, sim.foretold,
+                   op->request.touches, op->request.count, sim.pool->segments.live_bytes);
+}
+
+static void wake(void *context) {} /* waits end by themselves */
+
+static void pause_a_moment(void *context)
+{
+    let_time_pass();
+    switch_at(50);
+}
+
+static struct pool_edge hooks = {.locked = locked,
+                                 .unlocked = unlocked,
+                                 .wait = wait_a_moment,
+                                 .now_ns = now_ns,
+                                 .thread = thread,
+                                 .foresee = foresee,
+                                 .wake = wake,
+                                 .pause = pause_a_moment};
+
+const struct pool_edge *edge_hooks(void)
+{
+    hooks.threads = sim.profile.paced;
+    return &hooks;
+}
+
+void edge_play_alone(void)
+{
+    hooks.threads = false;
+}
 
 /* ---- Failures ---- */
 

@@ -9,8 +9,8 @@
 
 struct sim sim;
 
-enum { MOVER = SIM_THREADS, OPENS_MOST = 50 };
-_Static_assert(FIBERS == SIM_THREADS + 1, "one more for the mover");
+enum { MOVER = SIM_THREADS, COPIER, OPENS_MOST = 50 };
+_Static_assert(FIBERS == COPIER + 1, "the mover has two threads");
 
 void sim_fail(const char *format, ...)
 {
@@ -69,7 +69,7 @@ static void open_pool(void)
     edge_wrap_driver(&sim.driver);
     for (unsigned tries = 0;; tries++) {
         sim.injecting = sim.profile.failing_open && tries < OPENS_MOST;
-        vp_status status = pool_open_stepped(&sim.driver, &sim.options, &edge_hooks, &sim.pool);
+        vp_status status = pool_open_stepped(&sim.driver, &sim.options, edge_hooks(), &sim.pool);
         if (status == VP_OK) break;
         sim.coverage.failed_opens++;
         if (!sim.injecting || !sim.injected)
@@ -77,6 +77,8 @@ static void open_pool(void)
     }
     sim.injecting = sim.profile.failures != FAIL_NEVER;
     sim.injected = false;
+    if (sim.profile.forecasts && foresight_create(&sim.pool->move.foresight) != VP_OK)
+        sim_fail("no memory for forecasts");
 }
 
 static unsigned pick_card(void)
@@ -124,10 +126,12 @@ static void run_threads(void)
     for (unsigned i = 0; i < sim.profile.threads; i++)
         fiber_start(i, actions_of_thread, &sim.threads[i]);
     fiber_start(MOVER, actions_of_mover, NULL);
+    if (sim.profile.paced) fiber_start(COPIER, actions_of_copier, NULL);
     sim.done = false;
     sim.running = true;
     fiber_run_all(resumed);
     sim.running = false;
+    edge_play_alone();
     emu_set_thread(FIBER_MAIN);
 }
 
@@ -171,6 +175,7 @@ static void close_all(void)
     if (streams_first) streams_close_all();
     world_check();
     count();
+    if (sim.profile.forecasts) foresight_destroy(&sim.pool->move.foresight);
     vp_close(sim.pool);
     sim.pool = NULL;
     if (!streams_first) streams_close_all();

@@ -191,12 +191,16 @@ struct profile {
     bool failing_open, failing_close;
     bool lose_card;
     bool tables; /* programs keep addresses in memory */
-    bool exact;  /* nothing gives less memory than the pool is told: refusals are then bugs */
+    bool paced;  /* copies out go in pieces, by a thread of their own */
+    bool forecasts;
+    unsigned period; /* of the forecasts, in operations */
+    bool exact;      /* nothing gives less memory than the pool is told: refusals are then bugs */
     uint64_t largest_bytes;
 };
 
 struct sim {
     uint64_t seed;
+    uint32_t foretold; /* the operation that the forecasts take the next one for */
     bool trace;
     struct random program, schedule, failure; /* apart, so that one changes without the others */
     struct profile profile;
@@ -257,7 +261,8 @@ void world_dump(void);
 bool world_has_room(void); /* whatever is live fits: no operation may be refused */
 
 /* edge.c */
-extern const struct pool_edge edge_hooks;
+const struct pool_edge *edge_hooks(void);
+void edge_play_alone(void); /* the pool's threads are played no more */
 void edge_open(void); /* before a seed */
 void edge_wrap_driver(struct driver *driver);
 const char *edge_call_name(enum sim_call call);
@@ -353,5 +358,6 @@ void transfer_look_at_pinned(struct thread *thread);
 /* actions.c */
 void actions_of_thread(void *thread);
 void actions_of_mover(void *unused);
+void actions_of_copier(void *unused); /* the mover's other thread */
 
 #endif

@@ -90,6 +90,9 @@ void world_choose(void)
     profile->switch_percent = (unsigned)(sim_chance(30) ? 0 : sim_between(1, 50));
     profile->tables = sim_chance(60);
     profile->lose_card = sim_chance(3);
+    profile->paced = sim_chance(50);
+    profile->forecasts = sim_chance(40);
+    profile->period = (unsigned)sim_between(4, 64);
     profile->exact = true;
     choose_failures(profile);
 
