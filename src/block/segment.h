@@ -77,6 +77,7 @@ struct segment {
     uint64_t guard_pages; /* the guard page is mapped so many pages behind base; 0: nowhere */
     uint64_t live_bytes;  /* in live blocks */
     uint32_t card;        /* whose kernels it is for */
+    uint32_t guard_card;  /* whose guard that is */
     uint32_t chunk_shift; /* log2 of bytes of a chunk */
     uint32_t chunk_count;
     uint32_t

@@ -115,7 +115,8 @@ struct vp_pool {
     vp_addr alias_base, alias_next, alias_end;
     vp_addr *alias_free; /* slots given back, as a stack */
     uint64_t alias_free_count, alias_free_room;
-    CUmemGenericAllocationHandle guard_handle; /* one page, mapped behind every segment */
+    /* Of each card that computes: one page, mapped behind all its segments. */
+    CUmemGenericAllocationHandle guards[VP_MAX_CARDS];
     struct pool_residue residues[POOL_RESIDUES];
     _Atomic uint32_t residue_count;
     CUmemGenericAllocationHandle orphans[POOL_RESIDUES]; /* that it refused to release */

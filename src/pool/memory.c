@@ -84,6 +84,15 @@ static void explain_refusal(vp_pool *pool, uint64_t bytes)
               units_format_size(total_pages(pool) * pool->page_bytes, total, sizeof total), places);
 }
 
+static void lay_to_rest(vp_pool *pool, struct segment *segment)
+{
+    segment_rest(&pool->segments, segment);
+    list_remove(&segment->age); /* its frames are the first to go */
+    list_push_front(&pool->segments.age[segment->card], &segment->age);
+    move_forget_dead(&pool->move, segment);
+    table_clear(segment);
+}
+
 /* Maps the guard behind a segment; that of the size it had before goes. Lock not held. */
 static CUresult move_guard(vp_pool *pool, struct segment *segment)
 {
@@ -94,8 +103,10 @@ static CUresult move_guard(vp_pool *pool, struct segment *segment)
     }
     segment->guard_pages = 0;
     CUresult result = pool_map(pool, segment->base + segment->pages * bytes, bytes,
-                               pool->guard_handle, pool->move.home[segment->card]);
-    if (result == CUDA_SUCCESS) segment->guard_pages = segment->pages;
+                               pool->guards[segment->card], pool->move.home[segment->card]);
+    if (result != CUDA_SUCCESS) return result;
+    segment->guard_pages = segment->pages;
+    segment->guard_card = segment->card;
     return result;
 }
 
@@ -115,14 +126,15 @@ static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes,
     }
     struct segment *taken = *segment;
     table_clear(taken);
-    if (taken->guard_pages == taken->pages || !pool->guard_handle) return VP_OK;
+    bool guarded = taken->guard_pages == taken->pages && taken->guard_card == card;
+    if (guarded || !pool->guards[card]) return VP_OK;
     pool_unlock(pool);
     CUresult result = move_guard(pool, taken);
     pool_lock(pool);
     if (result == CUDA_SUCCESS) return VP_OK;
     log_error("cannot map the guard behind an allocation: %s",
               driver_error_name(pool->driver, result));
-    segment_rest(&pool->segments, taken);
+    lay_to_rest(pool, taken);
     return VP_DRIVER;
 }
 
@@ -137,7 +149,7 @@ static vp_status take_small(vp_pool *pool, unsigned card, unsigned class, uint64
         if (status != VP_OK) return status;
         slab = slab_add(&pool->slabs, segment, card, class, pool->page_bytes);
         if (!slab) {
-            segment_rest(&pool->segments, segment);
+            lay_to_rest(pool, segment);
             return VP_NO_HOST_MEMORY;
         }
         segments_count_live(&pool->segments, -(int64_t)segment->live_bytes);
@@ -175,11 +187,7 @@ static void rest(vp_pool *pool, struct segment *segment)
 {
     if (segment->captured) segment->uses.crowded = true; /* graphs use it unnamed */
     if (!segment->noted) pool_block_dies(pool, segment->id, segment->bytes);
-    segment_rest(&pool->segments, segment);
-    list_remove(&segment->age); /* its frames are the first to go */
-    list_push_front(&pool->segments.age[segment->card], &segment->age);
-    move_forget_dead(&pool->move, segment);
-    table_clear(segment);
+    lay_to_rest(pool, segment);
 }
 
 static vp_status give_small(vp_pool *pool, struct segment *segment, vp_addr address)

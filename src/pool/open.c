@@ -239,12 +239,16 @@ static vp_status lay_out_addresses(vp_pool *pool)
     return status;
 }
 
-static vp_status make_guard(vp_pool *pool)
+static vp_status make_guards(vp_pool *pool)
 {
     if (pool->options.verify) return VP_OK; /* there, reading past the end is to be seen */
-    CUmemAllocationProp prop = card_prop(__builtin_ctz(pool->options.compute_cards));
-    CUresult result = pool->driver->cuMemCreate(&pool->guard_handle, pool->page_bytes, &prop, 0);
-    return result == CUDA_SUCCESS ? VP_OK : driver_failed(pool, "cuMemCreate", result);
+    for (unsigned i = 0; i < pool->cards; i++) {
+        if (!(pool->options.compute_cards >> i & 1)) continue;
+        CUmemAllocationProp prop = card_prop((int)i);
+        CUresult result = pool->driver->cuMemCreate(&pool->guards[i], pool->page_bytes, &prop, 0);
+        if (result != CUDA_SUCCESS) return driver_failed(pool, "cuMemCreate", result);
+    }
+    return VP_OK;
 }
 
 /* Which card reaches whose memory; asked once, so that all that follows from it agrees. */
@@ -301,7 +305,7 @@ static vp_status build(vp_pool *pool)
     pool->move.always_mapped = pool->options.always_mapped;
     if (status == VP_OK) status = lay_out(pool);
     if (status == VP_OK) status = lay_out_addresses(pool);
-    if (status == VP_OK) status = make_guard(pool);
+    if (status == VP_OK) status = make_guards(pool);
     if (status == VP_OK) status = vet_create(pool);
     if (status == VP_OK && pool->options.record_path)
         status = record_create(pool, pool->options.record_path);
@@ -410,7 +414,8 @@ static void release_memory(vp_pool *pool)
                       pool->frames.place[frame->place].name, driver_error_name(driver, result));
     }
     pool_clear_residue(pool, 0, UINT64_MAX);
-    if (pool->guard_handle) pool_give_handle(pool, pool->guard_handle);
+    for (unsigned i = 0; i < pool->cards; i++)
+        if (pool->guards[i]) pool_give_handle(pool, pool->guards[i]);
     pool_give_orphans(pool);
     if (pool->space.bytes) pool_give_range(pool, pool->space.base, pool->space.bytes);
     if (pool->alias_end > pool->alias_base)
