@@ -230,6 +230,28 @@ void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 
+/* Calls home a chunk of another card that has room there, from places that the cards share. */
+static bool relieve(struct move *move, unsigned card)
+{
+    for (unsigned other = 0; other < VP_MAX_CARDS; other++) {
+        if (other == card || !move->refuges[other]) continue;
+        uint64_t room = frame_room_pages(move->frames, move->home[other]);
+        list_each(node, &move->segments->age[other])
+        {
+            struct segment *segment = list_entry(node, struct segment, age);
+            for (uint32_t i = 0; segment->unready && i < segment->chunk_count; i++) {
+                struct chunk *chunk = &segment->chunks[i];
+                bool away = chunk->state == CHUNK_ABSENT || chunk->state == CHUNK_RESIDENT;
+                if (!away || move_chunk_is_home(move, chunk) || chunk->pages > room) continue;
+                if (segment->captured || segment->state != SEGMENT_LIVE) continue;
+                move_want(move, chunk);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* No room at home, and none to be made: the chunk is used where it is, or comes into being
  * elsewhere. */
 static enum found use_in_place(struct move *move, struct chunk *chunk, struct move_action *action)
@@ -252,6 +274,7 @@ static enum found use_in_place(struct move *move, struct chunk *chunk, struct mo
         policy_start_map(move, chunk, frame, action);
         return FOUND_ACTION;
     }
+    if (found == FOUND_NOTHING && relieve(move, chunk->segment->card)) return FOUND_BUSY;
     if (found == FOUND_NOTHING && !move->moving && !move->making) request->failed = true;
     return found;
 }

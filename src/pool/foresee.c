@@ -104,6 +104,7 @@ static bool may_start(const vp_pool *pool)
 
 void foresee_op(vp_pool *pool, const struct pool_op *op)
 {
+    if (pool->options.verify) return; /* nothing may be mapped ahead there */
     if (pool->edge && pool->edge->foresee) {
         pool->edge->foresee(pool->edge->context, op);
         return;
