@@ -213,26 +213,22 @@ static bool may_use_in_place(const struct executor *executor, const struct execu
            item->in_place_by == executor->launched + 1;
 }
 
-/* The item becomes usable for the op that is to be launched, if that needs no action; otherwise it
- * may be wanted. */
-static bool prepare(struct executor *executor, uint32_t index, bool *wanted)
+/* The item becomes usable for the op that is to be launched, if that needs no action. */
+static bool prepare(struct executor *executor, uint32_t index)
 {
     struct executor_item *item = &executor->items[index];
     switch ((enum executor_state)item->state) {
+    case ITEM_HOME: unqueue(executor, index); return !item->saving;
     case ITEM_LANDING: return true;
+    case ITEM_COMING:
+    case ITEM_UNMAPPING: return false;
+    case ITEM_AWAY: return may_use_in_place(executor, item) && item->host_mapped;
     case ITEM_LEAVING: /* recalled: from now on its copy is an early one */
         item->state = ITEM_HOME;
         item->saving = true;
         executor->going_bytes -= bytes_of(executor, index);
         return false;
-    case ITEM_HOME: unqueue(executor, index); return !item->saving;
-    case ITEM_AWAY:
-        if (may_use_in_place(executor, item) && item->host_mapped) return true;
-        *wanted = true;
-        return false;
     case ITEM_EMPTY: break;
-    case ITEM_COMING:
-    case ITEM_UNMAPPING: return false;
     }
     if (item->saving) return false;
     if (take_dead(executor, chunk_of(executor, index)->slot)) {
@@ -241,31 +237,36 @@ static bool prepare(struct executor *executor, uint32_t index, bool *wanted)
     }
     bool full = executor_free_bytes(executor) + executor->ready_bytes + executor->pending_bytes <
                 bytes_of(executor, index);
-    if (executor->options.mode == EXECUTOR_INPLACE && full && bear_on_host(executor, index) &&
-        item->host_mapped)
-        return true;
-    *wanted = true;
-    return false;
+    return executor->options.mode == EXECUTOR_INPLACE && full && bear_on_host(executor, index) &&
+           item->host_mapped;
 }
 
-static bool prepare_all(struct executor *executor)
+/* The first look at an op: what it lacks goes into the list. What it has stays at home from now on,
+ * so that later looks need only go through the list. */
+static void gather(struct executor *executor)
 {
     const struct shape *shape = executor->shape;
     const struct shape_op *op = &shape->ops[position(executor, executor->launched)];
-    bool all = true;
     executor->wanted_count = 0;
     for (uint32_t i = op->first_touch; i < op->first_touch + op->touch_count; i++) {
         const struct shape_touch *touch = &shape->touches[i];
         const struct shape_role *role = &shape->roles[touch->role];
         for (uint32_t k = 0; k < role->chunk_count; k++) {
-            bool wanted = false;
             uint32_t index =
                 item_at(executor, role, role->first_chunk + k, executor->launched, touch->age);
-            if (!prepare(executor, index, &wanted)) all = false;
-            if (wanted) executor->wanted[executor->wanted_count++] = index;
+            if (!prepare(executor, index)) executor->wanted[executor->wanted_count++] = index;
         }
     }
-    return all;
+}
+
+static void look_again(struct executor *executor)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < executor->wanted_count; i++) {
+        uint32_t index = executor->wanted[i];
+        if (!prepare(executor, index)) executor->wanted[kept++] = index;
+    }
+    executor->wanted_count = kept;
 }
 
 /* In place, the op that a block is born for fills it, and later ones are taken to read it; those
@@ -297,8 +298,13 @@ static void note_use(struct executor *executor, uint32_t index, const struct sha
 bool executor_launch(struct executor *executor)
 {
     const struct shape *shape = executor->shape;
-    if (executor->buried <= executor->launched) bury(executor);
-    if (!prepare_all(executor)) return false;
+    if (executor->buried <= executor->launched) {
+        bury(executor);
+        gather(executor);
+    } else {
+        look_again(executor);
+    }
+    if (executor->wanted_count) return false;
     uint32_t at = position(executor, executor->launched);
     const struct shape_op *op = &shape->ops[at];
     executor->in_place_read_bytes = executor->in_place_write_bytes = 0;
@@ -315,10 +321,13 @@ bool executor_launch(struct executor *executor)
     return true;
 }
 
-bool executor_can_run(const struct executor *executor)
+bool executor_can_run(struct executor *executor)
 {
     const struct shape *shape = executor->shape;
     if (executor->done == executor->launched) return false;
+    if (executor->items[executor->landing].state == ITEM_LANDING &&
+        executor->items[executor->landing].last == executor->done)
+        return false;
     const struct shape_op *op = &shape->ops[position(executor, executor->done)];
     for (uint32_t i = op->first_touch; i < op->first_touch + op->touch_count; i++) {
         const struct shape_touch *touch = &shape->touches[i];
@@ -326,7 +335,9 @@ bool executor_can_run(const struct executor *executor)
         for (uint32_t k = 0; k < role->chunk_count; k++) {
             uint32_t index =
                 item_at(executor, role, role->first_chunk + k, executor->done, touch->age);
-            if (executor->items[index].state == ITEM_LANDING) return false;
+            if (executor->items[index].state != ITEM_LANDING) continue;
+            executor->landing = index;
+            return false;
         }
     }
     return true;
@@ -488,19 +499,11 @@ uint32_t executor_gap(const struct executor *executor, uint32_t item)
 
 enum executor_wait executor_waits(const struct executor *executor)
 {
-    const struct shape *shape = executor->shape;
-    const struct shape_op *op = &shape->ops[position(executor, executor->launched)];
     uint64_t room = executor_free_bytes(executor) + executor->ready_bytes;
     enum executor_wait most = EXECUTOR_WAITS_NOT;
-    for (uint32_t i = op->first_touch; i < op->first_touch + op->touch_count; i++) {
-        const struct shape_touch *touch = &shape->touches[i];
-        const struct shape_role *role = &shape->roles[touch->role];
-        for (uint32_t k = 0; k < role->chunk_count; k++) {
-            uint32_t index =
-                item_at(executor, role, role->first_chunk + k, executor->launched, touch->age);
-            enum executor_wait wait = item_waits(executor, index, room);
-            if (wait > most) most = wait;
-        }
+    for (uint32_t i = 0; i < executor->wanted_count; i++) {
+        enum executor_wait wait = item_waits(executor, executor->wanted[i], room);
+        if (wait > most) most = wait;
     }
     return most;
 }

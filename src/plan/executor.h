@@ -161,6 +161,7 @@ struct executor {
     uint64_t in_place_read_bytes, in_place_write_bytes; /* of the op launched last */
     uint64_t evictions;
     uint64_t blocker; /* an op position that lacked room for a fetch when last looked at */
+    uint32_t landing; /* the item on which an op waited last */
     uint32_t flying;  /* actions begun and not done */
     uint32_t stamp;
 };
@@ -176,7 +177,7 @@ void executor_destroy(struct executor *executor);
 bool executor_launch(struct executor *executor);
 
 /* The op `done` can run: everything copied for it has landed. */
-bool executor_can_run(const struct executor *executor);
+bool executor_can_run(struct executor *executor);
 
 /* The op `done` has ended on the device. */
 void executor_op_ended(struct executor *executor);

@@ -19,6 +19,17 @@ static uint64_t soon_free_bytes(const struct executor *executor)
            executor->going_bytes;
 }
 
+/* How many frames the slot has left, as far as this look at what needs them has come. */
+static uint32_t *frames_left(struct executor *executor, uint32_t slot_index)
+{
+    struct executor_slot *slot = &executor->slots[slot_index];
+    if (slot->stamp != executor->stamp) {
+        slot->stamp = executor->stamp;
+        slot->count = slot->coming + slot->dead;
+    }
+    return &slot->count;
+}
+
 /* What the op that waits lacks, less what is being mapped for it. */
 static uint64_t wanted_bytes(struct executor *executor)
 {
@@ -27,18 +38,14 @@ static uint64_t wanted_bytes(struct executor *executor)
     for (uint32_t i = 0; i < executor->wanted_count; i++) {
         uint32_t index = executor->wanted[i];
         const struct executor_item *item = &executor->items[index];
-        struct executor_slot *slot = &executor->slots[chunk_of(executor, index)->slot];
-        if (item->state == ITEM_AWAY && item->in_place_by != executor->launched + 1)
-            bytes += slot->bytes;
+        bool comes = item->state == ITEM_AWAY && item->in_place_by != executor->launched + 1;
+        if (comes) bytes += bytes_of(executor, index);
         if (item->state != ITEM_EMPTY) continue;
-        if (slot->stamp != executor->stamp) {
-            slot->stamp = executor->stamp;
-            slot->count = slot->coming + slot->dead;
-        }
-        if (slot->count > 0)
-            slot->count--;
+        uint32_t *left = frames_left(executor, chunk_of(executor, index)->slot);
+        if (*left > 0)
+            --*left;
         else
-            bytes += slot->bytes;
+            bytes += bytes_of(executor, index);
     }
     return bytes;
 }
@@ -245,13 +252,17 @@ static uint64_t missed_at(const struct executor *executor, const struct executor
            executor->births[slot->first_birth + birth % slot->birth_count];
 }
 
+/* Takes a frame from where it will be missed last, but not before `beyond`, and not what the
+ * waiting op is about to take over (wanted_bytes has counted that). */
 static bool strip(struct executor *executor, uint64_t beyond, struct executor_action *action)
 {
     uint64_t latest = 0;
     uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < executor->shape->slot_count; i++) {
-        if (executor->slots[i].ready == 0) continue;
-        uint64_t at = missed_at(executor, &executor->slots[i]);
+        const struct executor_slot *slot = &executor->slots[i];
+        bool promised = slot->stamp == executor->stamp && slot->count == 0;
+        if (slot->ready == 0 || promised) continue;
+        uint64_t at = missed_at(executor, slot);
         if (best != UINT32_MAX && at <= latest) continue;
         latest = at;
         best = i;
@@ -287,7 +298,6 @@ static bool next_wanted(struct executor *executor, struct executor_action *actio
         uint32_t index = executor->wanted[i];
         struct executor_item *item = &executor->items[index];
         uint32_t slot_index = chunk_of(executor, index)->slot;
-        struct executor_slot *slot = &executor->slots[slot_index];
         bool in_place = executor->options.mode == EXECUTOR_INPLACE ||
                         item->in_place_by == executor->launched + 1;
         if (item->state == ITEM_AWAY && in_place && !item->hosting && !item->host_mapped) {
@@ -296,49 +306,54 @@ static bool next_wanted(struct executor *executor, struct executor_action *actio
             return true;
         }
         if (item->state != ITEM_EMPTY) continue;
-        if (slot->stamp != executor->stamp) {
-            slot->stamp = executor->stamp;
-            slot->count = slot->coming + slot->dead;
-        }
-        if (slot->count > 0)
-            slot->count--;
+        uint32_t *left = frames_left(executor, slot_index);
+        if (*left > 0)
+            --*left;
         else if (ready(executor, slot_index, action))
             return true;
     }
     return false;
 }
 
-/* The first block to be born within sight whose slot will lack a frame then. */
-static bool find_birth(struct executor *executor, uint32_t *slot_index, uint64_t *op)
+static void add_frames_of_dead(struct executor *executor, const struct shape_op *op)
 {
     const struct shape *shape = executor->shape;
+    for (uint32_t i = op->first_death; i < op->first_death + op->death_count; i++) {
+        const struct shape_role *role = &shape->roles[shape->deaths[i].role];
+        for (uint32_t k = 0; k < role->chunk_count; k++) (*frames_left(executor, role->slot + k))++;
+    }
+}
+
+/* Takes the frames for the blocks that the op is the first to use; false: this slot lacks one. */
+static bool take_frames_of_born(struct executor *executor, const struct shape_op *op,
+                                uint32_t *slot)
+{
+    const struct shape *shape = executor->shape;
+    for (uint32_t i = op->first_touch; i < op->first_touch + op->touch_count; i++) {
+        const struct shape_role *role = &shape->roles[shape->touches[i].role];
+        if (shape->touches[i].use > 0 || role->end == SHAPE_NEVER) continue;
+        for (uint32_t k = 0; k < role->chunk_count; k++) {
+            uint32_t *left = frames_left(executor, role->slot + k);
+            if (*left == 0) {
+                *slot = role->slot + k;
+                return false;
+            }
+            --*left;
+        }
+    }
+    return true;
+}
+
+/* The first block to be born within sight whose slot will lack a frame then. The op that waits has
+ * taken what it found. */
+static bool find_birth(struct executor *executor, uint32_t *slot, uint64_t *op)
+{
+    uint64_t end = executor->launched + executor->options.ahead_ops;
     executor->stamp++;
-    for (uint64_t t = executor->launched; t < executor->launched + executor->options.ahead_ops;
-         t++) {
-        const struct shape_op *at = &shape->ops[position(executor, t)];
-        for (uint32_t i = at->first_death; i < at->first_death + at->death_count; i++) {
-            const struct shape_role *role = &shape->roles[shape->deaths[i].role];
-            if (t < executor->buried) break;
-            for (uint32_t k = 0; k < role->chunk_count; k++) {
-                struct executor_slot *slot = &executor->slots[role->slot + k];
-                if (slot->stamp != executor->stamp) slot->count = slot->coming + slot->dead;
-                slot->stamp = executor->stamp;
-                slot->count++;
-            }
-        }
-        for (uint32_t i = at->first_touch; i < at->first_touch + at->touch_count; i++) {
-            const struct shape_role *role = &shape->roles[shape->touches[i].role];
-            if (shape->touches[i].use > 0 || role->end == SHAPE_NEVER) continue;
-            for (uint32_t k = 0; k < role->chunk_count; k++) {
-                struct executor_slot *slot = &executor->slots[role->slot + k];
-                if (slot->stamp != executor->stamp) slot->count = slot->coming + slot->dead;
-                slot->stamp = executor->stamp;
-                if (slot->count-- > 0) continue;
-                *slot_index = role->slot + k;
-                *op = t;
-                return true;
-            }
-        }
+    for (*op = executor->buried; *op < end; ++*op) {
+        const struct shape_op *at = &executor->shape->ops[position(executor, *op)];
+        add_frames_of_dead(executor, at);
+        if (!take_frames_of_born(executor, at, slot)) return true;
     }
     return false;
 }
@@ -350,7 +365,7 @@ static bool next_ahead(struct executor *executor, struct executor_action *action
     uint32_t slot, first = heap_first(&executor->away);
     uint64_t op, reserved = 0;
     if (!find_birth(executor, &slot, &op)) return false;
-    if (first != HEAP_NOWHERE && executor->items[first].next < op)
+    if (first != HEAP_NOWHERE && executor->items[first].next <= op)
         reserved = bytes_of(executor, first);
     if (executor_free_bytes(executor) < reserved + executor->slots[slot].bytes) return false;
     return ready(executor, slot, action);
@@ -365,6 +380,7 @@ static bool next_map(struct executor *executor, struct executor_action *action)
         if (lack > executor_free_bytes(executor)) return strip(executor, 0, action);
     }
     if (!ahead) return false;
+    executor->stamp++;
     if (executor_free_bytes(executor) < executor->options.spare_bytes &&
         strip(executor, executor->launched + executor->options.ahead_ops, action))
         return true;
