@@ -127,6 +127,37 @@ static uint64_t bytes_worth_looking_at(vp_pool *pool, struct segment *segment, v
     return size <= MIB ? size : large_bytes;
 }
 
+/* The card whose context the operation runs in. */
+static unsigned card_of(const vp_pool *pool, const struct pool_op *op)
+{
+    const void *context = pool->order.stream[op->slot]->context;
+    for (unsigned card = 0; card < pool->cards; card++)
+        if (context && pool->context[card] == context) return card;
+    return (unsigned)__builtin_ctz(pool->options.compute_cards);
+}
+
+/* Whether the operation could reach the piece: it was among what it may touch, and lies where its
+ * card has access. Otherwise a pointer leads there that it does not use. */
+static bool is_within_reach(const vp_pool *pool, const struct pool_op *op,
+                            const struct segment *segment, vp_addr start, uint64_t bytes)
+{
+    uint32_t first = segment_chunk_at(segment, start);
+    uint32_t last = segment_chunk_at(segment, start + bytes - 1);
+    bool touched = false;
+    for (uint32_t i = 0; i < op->request.count && !touched; i++) {
+        const struct move_touch *touch = &op->request.touches[i];
+        touched = touch->segment == segment && touch->generation == segment->generation &&
+                  touch->first_chunk <= first && last <= touch->last_chunk;
+    }
+    uint32_t reach = pool->reach[card_of(pool, op)];
+    for (uint32_t i = first; i <= last && touched; i++) {
+        const struct frame *frame = segment->chunks[i].frame;
+        const struct frame_place *place = frame ? &pool->frames.place[frame->place] : NULL;
+        touched = place && (place->kind == VP_PLACE_HOST || (reach >> place->id & 1));
+    }
+    return touched;
+}
+
 /* Lists what to look at: each buffer that the parameters name, from its start. */
 static void list_pieces(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot,
                         vp_addr *starts)
@@ -142,6 +173,7 @@ static void list_pieces(vp_pool *pool, const struct pool_op *op, struct vet_slot
         if (bytes > share) bytes = share;
         bool twice = count && starts[count - 1] == start;
         if (bytes < sizeof(vp_addr) || twice) continue;
+        if (!is_within_reach(pool, op, segment, start, bytes)) continue;
         starts[count] = start;
         slot->pieces[count++] = (struct vet_piece){segment, segment->generation, offset, bytes};
         offset += units_round_up(bytes, 16);

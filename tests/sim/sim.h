@@ -263,7 +263,7 @@ bool world_has_room(void); /* whatever is live fits: no operation may be refused
 /* edge.c */
 const struct pool_edge *edge_hooks(void);
 void edge_play_alone(void); /* the pool's threads are played no more */
-void edge_open(void); /* before a seed */
+void edge_open(void);       /* before a seed */
 void edge_wrap_driver(struct driver *driver);
 const char *edge_call_name(enum sim_call call);
 void edge_yield(void);    /* another thread may run here */
