@@ -117,7 +117,6 @@ typedef struct vp_place_info_t {
     X(throttle_ns, "how long launches were kept from running too far ahead")                       \
     X(touch_p99_percent,                                                                           \
       "verify: what work may touch, in per cent of what it names; 99th percentile")                \
-    X(lookups, "addresses translated")                                                             \
     X(lookup_ns, "average time of a translation, sampled")                                         \
     X(host_wait_ns, "how long moves waited for host frames to be made")
 

@@ -136,7 +136,13 @@ static void unmap_done(struct move *move, const struct move_action *action,
         chunk_change(move, chunk, MOVE_FORGET, NULL, NULL);
         give(move, new);
     }
-    retire(move, chunk->segment);
+    struct segment *segment = chunk->segment;
+    if (segment->state == SEGMENT_LIVE && segment->unready >= segment->chunk_count) {
+        list_remove(
+            &segment->age); /* nothing more to send away: who looks for that need not pass it */
+        list_push_back(&move->segments->age[segment->card], &segment->age);
+    }
+    retire(move, segment);
 }
 
 static void make_done(struct move *move, const struct move_action *action,

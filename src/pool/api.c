@@ -124,6 +124,5 @@ vp_status vp_locate(vp_pool *pool, vp_addr address, vp_location *location)
     location->place = space_location_place(found);
     location->frame = space_location_frame(found);
     location->offset_bytes = space_location_page(found) * pool->page_bytes + in_page;
-    atomic_fetch_add_explicit(&pool->lookups, 1, memory_order_relaxed);
     return VP_OK;
 }

@@ -59,6 +59,23 @@ void *foresee_main(void *argument)
     return NULL;
 }
 
+/* Tells the finder what lives already. */
+static void announce(vp_pool *pool, struct finder *finder)
+{
+    list_each(node, &pool->segments.all)
+    {
+        const struct segment *segment = list_entry(node, struct segment, all);
+        if (segment->state != SEGMENT_LIVE || segment->slab) continue;
+        if (!segment->noted && segment->bytes > BLOCK_SMALL_BYTES)
+            finder_alloc(finder, segment->id, segment->bytes);
+        for (uint32_t i = 0; segment->noted && i < segment->block_count; i++) {
+            const struct block *block = &segment->blocks[i];
+            if (block->end - block->start > BLOCK_SMALL_BYTES)
+                finder_alloc(finder, block->id, block->end - block->start);
+        }
+    }
+}
+
 /* Lock held. Where this fails the pool goes on without foresight. */
 static void start(vp_pool *pool)
 {
@@ -73,6 +90,7 @@ static void start(vp_pool *pool)
         return;
     }
     pool->foresee = foresee;
+    announce(pool, foresee->finder);
     if (pool->edge) return; /* somebody plays the student */
     sigset_t all, before;
     sigfillset(&all);

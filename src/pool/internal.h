@@ -143,7 +143,6 @@ struct vp_pool {
     bool stopping;
 
     _Atomic uint32_t sample; /* operations of a stream between marks */
-    _Atomic uint64_t lookups;
     uint64_t holds, hold_for_ns[MOVE_CAUSES], throttle_ns;
     _Atomic uint64_t host_wait_ns; /* counted while the lock is not held */
 };
