@@ -53,6 +53,7 @@ static bool read_size(struct run *run, const struct run_option *option, const ch
         return refuse(option, value, "not a size; write 24G, 512M or a number of bytes");
     if (option->variable == ENV_HBM && bytes < 2 * MIB)
         return refuse(option, value, "a card's share is at least 2M, one granule of its memory");
+    if (bytes > 64 * TIB) return refuse(option, value, "more than 64T, the most that a pool holds");
     *(option->variable == ENV_HBM ? &run->hbm_bytes : &run->host_bytes) = bytes;
     char *text;
     if (asprintf(&text, "%" PRIu64, bytes) < 0) abort();
@@ -67,6 +68,10 @@ static bool read_cards(struct run *run, const struct run_option *option, const c
         return refuse(option, value, "not a list of cards; write 0, 0,2-3, all or none");
     if (option->variable == ENV_COMPUTE && cards == 0)
         return refuse(option, value, "at least one card has to compute");
+    if (option->variable == ENV_COMPUTE && (cards & (cards + 1)) != 0)
+        return refuse(option, value,
+                      "the cards that compute must be the first ones, such as 0 or 0-3; "
+                      "CUDA_VISIBLE_DEVICES puts them in another order");
     *(option->variable == ENV_COMPUTE ? &run->compute_cards : &run->lend_cards) = cards;
     run->value[option->variable] = value;
     return true;
@@ -145,7 +150,8 @@ static const struct run_option options[] = {
       "most that it holds in host memory (default: 90 % of what\nis available; emulated: 4 cards)"},
      ENV_HOST,
      read_size},
-    {{"compute", OPTION_VALUE, "LIST", "cards that the program sees, such as 0,2-3 (default: 0)"},
+    {{"compute", OPTION_VALUE, "LIST",
+      "cards that the program sees, the first ones, such as 0-3\n(default: 0)"},
      ENV_COMPUTE,
      read_cards},
     {{"lend", OPTION_VALUE, "LIST", "cards that only lend their memory (default: all others)"},

@@ -38,9 +38,9 @@ static int print_help(void)
     puts("Usage: vrampool sim TRACE [OPTION…]\n\n"
          "Predicts the time of a training step from a trace (vrampool run --record), when the job "
          "may\n"
-         "use only a part of the card's memory: with the planner and the mover of `vrampool run`, "
-         "on a\n"
-         "machine that need not be there.\n");
+         "use only a part of the card's memory and the host has the rest; on a machine that need "
+         "not be "
+         "there.\n");
     option_print(specs, SPECS);
     puts("\nExamples:\n"
          "  vrampool sim gpt.trace --hbm 24G\n"

@@ -25,7 +25,7 @@
     X(ALWAYS_MAPPED, "VRAMPOOL_ALWAYS_MAPPED", "0 or 1", "1 keeps absent chunks mapped where they are") \
     X(POLICY, "VRAMPOOL_POLICY", "plan or lru", "plan learns the step and moves ahead; lru moves on demand") \
     X(REPORT, "VRAMPOOL_REPORT", "FILE", "where to write the report at exit; - is stderr") \
-    X(LOG, "VRAMPOOL_LOG", "LEVEL", "quiet, error, warn, info or debug") \
+    X(LOG, "VRAMPOOL_LOG", "quiet, error, warn, info or debug", "how much is said on stderr") \
     X(CHUNK, "VRAMPOOL_CHUNK", "SIZE", "size of the pieces that move; default from the card's size") \
     X(DRIVER, "VRAMPOOL_DRIVER", "FILE", "the driver library, real or emulated") \
     X(PYTHON_DIR, "VRAMPOOL_PYTHON_DIR", "FOLDER", "where the PyTorch listener's sources are") \
