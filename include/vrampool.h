@@ -126,11 +126,12 @@ typedef struct vp_stats {
 #undef VP_STAT_FIELD
 } vp_stats;
 
+/* Only ACCESSED_BY has an effect so far; it lasts as long as the block. */
 typedef enum vp_advice {
     VP_ADVISE_PREFERRED_PLACE, /* keep it there where that costs nothing */
     VP_ADVISE_ACCESSED_BY,     /* card `place` will use it: keep it mapped for that card */
     VP_ADVISE_READ_MOSTLY,     /* it is hardly written: its copy elsewhere is worth keeping */
-    VP_ADVISE_NONE,            /* take back all advice */
+    VP_ADVISE_NONE,            /* no advice */
 } vp_advice;
 
 /* The name of a status (`VP_QUOTA`) and its sentence. Never NULL. */

@@ -126,7 +126,6 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segment->generation++;
     segment->id = segments->next_id++;
     segment->noted = segment->unlisted = segment->loose = segment->captured = false;
-    segment->preferred = -1;
     segment->block_count = 0;
     segment_set_prior(segments, segment);
     space_set_owner(segments->space, segment->base, segment->pages, segment);

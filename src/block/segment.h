@@ -52,7 +52,6 @@ struct chunk {
     uint16_t pages;
     uint8_t lane;
     uint8_t state;         /* enum chunk_state; changed by move alone */
-    bool keep_mapped;      /* UNMAPPING: map it to `other` afterwards */
     bool wanted;           /* in the mover's queue of demands */
     _Atomic bool recalled; /* LEAVING, its copy under way and waited for: break it off */
     struct list queue;     /* demands, or chunks leaving in the order of their copies */
@@ -98,11 +97,9 @@ struct segment {
     uint8_t state;       /* enum segment_state */
     bool noted;          /* an allocator above says what lives in it */
     bool unlisted;       /* not all of that is in `blocks`: there was no memory for the list */
-    bool loose;       /* touched by work of which not all is known: stays mapped wherever it is */
-    bool read_mostly; /* advised */
-    bool captured;    /* part of a captured graph: never moves */
+    bool loose;    /* touched by work of which not all is known: stays mapped wherever it is */
+    bool captured; /* part of a captured graph: never moves */
     bool has_prior;
-    int32_t preferred; /* place advised, or -1 */
     struct chunk *chunks;
     struct order_uses uses, prior;
     struct list age;   /* LIVE and RESTING: in its card's list by last use */

@@ -224,7 +224,7 @@ unsigned table_learn(struct segments *segments, struct segment *holder, const vo
     for (uint64_t offset = 0; offset + sizeof(vp_addr) <= bytes; offset += sizeof(vp_addr)) {
         vp_addr word;
         memcpy(&word, (const char *)memory + offset, sizeof word);
-        if (word - space->base >= space->next - space->base) continue;
+        if (!space_entry_of(space, word)) continue; /* nothing ever lived near there */
         struct segment *target = segment_of(segments, word);
         struct table *table = target ? table_of(holder) : NULL;
         if (!target)

@@ -1,6 +1,6 @@
 /* executor: decides what the mover does next. Pure, and driven by events: it is told what the
  * program and the copies have done, and answers with the next action of a lane. It knows neither
- * time nor driver; the simulator and the mover of a running program drive the same code.
+ * time nor driver: the simulator drives it, and whatever carries a plan out may.
  *
  * Ops are counted through all steps: op t is op t mod op_count of step t / op_count. A first count,
  * `launched`, says which ops have gone to the driver; a second, `done`, which have ended on the

@@ -99,17 +99,7 @@ vp_status vp_advise(vp_pool *pool, vp_addr address, uint64_t bytes, vp_advice ad
         return VP_INVALID;
     pool_lock(pool);
     struct segment *segment = segment_of(&pool->segments, address);
-    if (segment) {
-        switch (advice) {
-        case VP_ADVISE_PREFERRED_PLACE: segment->preferred = (int32_t)place; break;
-        case VP_ADVISE_ACCESSED_BY: segment->loose = true; break;
-        case VP_ADVISE_READ_MOSTLY: segment->read_mostly = true; break;
-        case VP_ADVISE_NONE:
-            segment->preferred = -1;
-            segment->read_mostly = false;
-            break;
-        }
-    }
+    if (segment && advice == VP_ADVISE_ACCESSED_BY) segment->loose = true;
     pool_unlock(pool);
     return segment ? VP_OK : VP_NOT_FOUND;
 }

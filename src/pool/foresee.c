@@ -23,7 +23,6 @@ struct foresee {
         uint32_t number, op_count;
     } known[KNOWN_PERIODS];
     uint32_t known_count;
-    uint32_t announced;
 };
 
 /* Puts a period's length where the follower can see it; lock not held. */

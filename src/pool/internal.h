@@ -168,9 +168,6 @@ uint64_t pool_now_ns(const vp_pool *pool);
 /* The calling thread's lists; NULL without memory. */
 struct pool_thread *pool_thread_get(vp_pool *pool);
 
-/* Which thread of control the caller is: tells per-thread default streams apart. */
-uint64_t pool_thread_key(vp_pool *pool);
-
 /* open.c: makes card `card` usable with its current context, at the first allocation there. Lock
  * not held. */
 vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context) VP_MUST_USE;

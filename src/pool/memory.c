@@ -76,12 +76,13 @@ static void explain_refusal(vp_pool *pool, uint64_t bytes)
         used += (size_t)snprintf(places + used, sizeof places - used, "%s%s %s of %s",
                                  i ? ", " : "", place->name, in_use, capacity);
     }
-    log_error("out of memory: %s asked for, %s of %s promised (%s); raise --hbm or --host, lend "
-              "more cards "
-              "with --lend, or make the job smaller",
+    uint32_t computing = pool->options.compute_cards;
+    log_error("out of memory: %s asked for, %s of %s promised (%s)%s; raise --hbm or --host, lend "
+              "more cards with --lend, or make the job smaller",
               units_format_size(bytes, want, sizeof want),
               units_format_size(pool->segments.live_pages * pool->page_bytes, live, sizeof live),
-              units_format_size(total_pages(pool) * pool->page_bytes, total, sizeof total), places);
+              units_format_size(total_pages(pool) * pool->page_bytes, total, sizeof total), places,
+              computing & (computing - 1) ? "; cards that compute lend each other nothing" : "");
 }
 
 static void lay_to_rest(vp_pool *pool, struct segment *segment)

@@ -48,12 +48,6 @@ struct pool_thread *pool_thread_get(vp_pool *pool)
     return this_thread ? this_thread : make_thread();
 }
 
-uint64_t pool_thread_key(vp_pool *pool)
-{
-    struct pool_thread *thread = pool_thread_get(pool);
-    return thread ? thread->id : 0;
-}
-
 void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CUstream stream,
                    const char *name)
 {

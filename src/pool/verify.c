@@ -88,9 +88,8 @@ static void report(const struct pool_op *op, CUresult result)
             &pool->past[(pool->past_count + HISTORY - 1 - i) % HISTORY];
         if (past->name) log_error("  before: %s, with %u blocks", past->name, past->touches);
     }
-    log_error("verify: a library that does this needs its tables known; run with --verify=params "
-              "to list such "
-              "functions, or report it");
+    log_error("verify: --always-mapped makes such an access slow instead of fatal; please report "
+              "these lines");
 }
 
 static void hide(vp_pool *pool, const struct pool_op *op)
