@@ -507,7 +507,7 @@ CUresult pool_op_enter(struct pool_op *op)
     unsigned event_count = 0;
     bool relaxes = atomic_load_explicit(&pool->captures, memory_order_relaxed) != 0;
     int mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* our queries disturb no capture of the program's */
-    if (relaxes) pool->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    relaxes = relaxes && pool->driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
     pool_lock(pool);
     CUresult result = admit(op, context, events, &event_count);
     pool_unlock(pool);
