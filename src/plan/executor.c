@@ -75,14 +75,6 @@ static bool take_dead(struct executor *executor, uint32_t slot_index)
 
 /* Queues of items. */
 
-static void unqueue(struct executor *executor, uint32_t index)
-{
-    heap_remove(&executor->idle, index);
-    heap_remove(&executor->leaving, index);
-    heap_remove(&executor->dropping, index);
-    heap_remove(&executor->saving, index);
-}
-
 static void queue_away(struct executor *executor, uint32_t index)
 {
     struct executor_item *item = &executor->items[index];

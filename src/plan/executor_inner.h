@@ -51,4 +51,13 @@ static inline bool looks_ahead(const struct executor *executor)
     return executor->options.mode == EXECUTOR_PLAN || executor->options.mode == EXECUTOR_EAGER;
 }
 
+/* Takes the item out of all queues. */
+static inline void unqueue(struct executor *executor, uint32_t index)
+{
+    heap_remove(&executor->idle, index);
+    heap_remove(&executor->leaving, index);
+    heap_remove(&executor->dropping, index);
+    heap_remove(&executor->saving, index);
+}
+
 #endif

@@ -189,14 +189,6 @@ static bool take_host_frame(struct executor *executor, uint32_t index)
     return true;
 }
 
-static void unqueue(struct executor *executor, uint32_t index)
-{
-    heap_remove(&executor->idle, index);
-    heap_remove(&executor->leaving, index);
-    heap_remove(&executor->dropping, index);
-    heap_remove(&executor->saving, index);
-}
-
 static bool evict(struct executor *executor, uint32_t index, struct executor_action *action)
 {
     struct executor_item *item = &executor->items[index];
