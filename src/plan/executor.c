@@ -640,7 +640,9 @@ vp_status executor_create(const struct shape *shape, const struct executor_optio
         executor->items[i].chunk = shape->item_chunk[i];
         place_item(executor, i, i - shape->chunks[shape->item_chunk[i]].first_item);
     }
-    return VP_OK;
+    if (executor->host_used_bytes <= options->host_bytes) return VP_OK;
+    executor_destroy(executor);
+    return VP_QUOTA;
 }
 
 bool executor_is_valid(const struct executor *executor)

@@ -167,7 +167,8 @@ struct executor {
 };
 
 /* Starts before the first step: persistent blocks are at home, in the order of their roles, as far
- * as they fit; the rest is on the host. shape and plan outlive it. VP_NO_HOST_MEMORY. */
+ * as they fit; the rest is on the host. shape and plan outlive it. VP_QUOTA: they do not fit there
+ * either; VP_NO_HOST_MEMORY. */
 vp_status executor_create(const struct shape *shape, const struct executor_options *options,
                           const struct executor_plan *plan, struct executor *executor) VP_MUST_USE;
 void executor_destroy(struct executor *executor);

@@ -8,7 +8,7 @@
 
 enum {
     QUEUE = 64,
-    IN_DEPTH = 2, /* chunks mapped for the link in, the one that is copied included */
+    IN_DEPTH = 3, /* chunks mapped for the link in, the one that is copied included */
     LEAD_OPS = 1024,
     MAP_THREADS = 2,
     MIN_STEPS = 3,

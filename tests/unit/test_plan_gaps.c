@@ -1,0 +1,115 @@
+/* The choice of gaps: what it holds at each op, and that nothing is chosen in vain. */
+#include "plan/gaps.h"
+
+#include <stdio.h>
+
+#include "plan_steps.h"
+#include "test.h"
+
+static struct step_maker maker;
+
+/* a and b by turns, c beside both: with room for two, one of a and b is always away. */
+static void chooses_the_longest_gaps(void **state)
+{
+    struct shape shape;
+    struct gaps gaps;
+    step_begin(&maker);
+    uint32_t block[3];
+    for (unsigned i = 0; i < 3; i++) block[i] = step_add_role(&maker, 2 * MIB);
+    for (unsigned i = 0; i < 4; i++) {
+        step_op(&maker, 1000);
+        step_touch(&maker, block[i / 2], 0, STEP_READS);
+        step_touch(&maker, block[2], 0, STEP_READS);
+    }
+    assert_int_equal(shape_create(&maker.step, 2 * MIB, 2 * MIB, &shape), VP_OK);
+    assert_int_equal(gaps_create(&shape, &gaps), VP_OK);
+    for (unsigned i = 0; i < 4; i++) assert_int_equal(gaps.occupied[i], 6 * MIB);
+    gaps_fit(&gaps, 6 * MIB);
+    for (uint32_t i = 0; i < shape.gap_count; i++) assert_false(gaps.away[i]);
+    gaps_fit(&gaps, 4 * MIB);
+    unsigned away = 0;
+    for (uint32_t i = 0; i < shape.gap_count; i++) away += gaps.away[i];
+    assert_int_equal(away, 2);
+    for (unsigned i = 0; i < 4; i++) assert_int_equal(gaps.occupied[i], 4 * MIB);
+    assert_true(gaps.away[shape.chunks[0].first_gap + 1]); /* from its second use around */
+    gaps_destroy(&gaps);
+    shape_destroy(&shape);
+}
+
+/* Written by op 0, read by op 2, away after that: it can be copied out between the two. */
+static void finds_early_copies(void **state)
+{
+    struct shape shape;
+    struct gaps gaps;
+    step_begin(&maker);
+    uint32_t kept = step_add_role(&maker, 2 * MIB), other = step_add_role(&maker, 2 * MIB);
+    for (unsigned i = 0; i < 6; i++) {
+        step_op(&maker, 1000);
+        if (i == 0) step_touch(&maker, kept, 0, STEP_WRITES);
+        if (i == 2) step_touch(&maker, kept, 0, STEP_READS);
+        if (i == 4) step_touch(&maker, other, 0, STEP_READS);
+    }
+    assert_int_equal(shape_create(&maker.step, 2 * MIB, 2 * MIB, &shape), VP_OK);
+    assert_int_equal(gaps_create(&shape, &gaps), VP_OK);
+    uint8_t away[8] = {0};
+    uint32_t first = shape.chunks[0].first_gap;
+    away[first + 1] = 1;
+    gaps_set(&gaps, away);
+    gaps_find_saves(&gaps);
+    assert_int_equal(gaps.save_for[first], first + 1);
+    assert_int_equal(gaps.save_for[first + 1], SHAPE_NEVER);
+    away[first + 1] = 0;
+    away[first] = 1; /* the other way round a write lies between */
+    gaps_set(&gaps, away);
+    gaps_find_saves(&gaps);
+    assert_int_equal(gaps.save_for[first + 1], SHAPE_NEVER);
+    gaps_destroy(&gaps);
+    shape_destroy(&shape);
+}
+
+/* Bytes that ops of the shape touch: no choice can go below. */
+static uint64_t touched_bytes(const struct shape *shape, uint32_t op_index)
+{
+    uint64_t bytes = 0;
+    const struct shape_op *op = &shape->ops[op_index];
+    for (uint32_t i = op->first_touch; i < op->first_touch + op->touch_count; i++) {
+        const struct shape_role *role = &shape->roles[shape->touches[i].role];
+        for (uint32_t k = 0; k < role->chunk_count; k++)
+            bytes += shape->chunks[role->first_chunk + k].bytes;
+    }
+    return bytes;
+}
+
+static void fits_random_steps(void **state)
+{
+    struct random random = {77};
+    unsigned full = 0;
+    for (unsigned i = 0; i < 200; i++) {
+        struct shape shape;
+        struct gaps gaps;
+        step_make_random(&maker, &random, 2 + (uint32_t)random_below(&random, 60));
+        assert_int_equal(shape_create(&maker.step, 8 * MIB, 2 * MIB, &shape), VP_OK);
+        assert_int_equal(gaps_create(&shape, &gaps), VP_OK);
+        uint64_t bytes = shape.peak_bytes / 4 * (1 + random_below(&random, 4));
+        gaps_fit(&gaps, bytes);
+        assert_true(gaps_are_valid(&gaps));
+        for (uint32_t op = 0; op < shape.op_count; op++) {
+            uint64_t needed = touched_bytes(&shape, op);
+            assert_true(gaps.occupied[op] >= needed);
+            if (gaps.occupied[op] > bytes) full++;
+        }
+        gaps_destroy(&gaps);
+        shape_destroy(&shape);
+    }
+    assert_true(full < 200 * 60 / 4); /* only ops that touch too much themselves */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chooses_the_longest_gaps),
+        cmocka_unit_test(finds_early_copies),
+        cmocka_unit_test(fits_random_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
