@@ -44,6 +44,16 @@ static double y_at(const struct canvas *canvas, uint64_t bytes)
     return TOP + CURVE - (double)bytes * canvas->y_of_byte;
 }
 
+/* The least of 1, 2, 5 times a power of ten that is not less. */
+static uint64_t round_tick(uint64_t ns)
+{
+    uint64_t tick = 1;
+    while (10 * tick < ns) tick *= 10;
+    if (tick >= ns) return tick;
+    if (2 * tick >= ns) return 2 * tick;
+    return 5 * tick >= ns ? 5 * tick : 10 * tick;
+}
+
 static void draw_grid(const struct canvas *canvas, const struct prediction *p)
 {
     char text[32];
@@ -55,11 +65,10 @@ static void draw_grid(const struct canvas *canvas, const struct prediction *p)
         fprintf(canvas->file, "<text x='%d' y='%.1f' text-anchor='end'>%s</text>\n", LEFT - 8,
                 y + 4, units_format_size(bytes, text, sizeof text));
     }
-    for (unsigned i = 0; i <= TICKS; i++) {
-        uint64_t ns = p->result.step_ns / TICKS * i;
-        fprintf(canvas->file, "<text x='%.1f' y='%d' text-anchor='middle'>%.0f ms</text>\n",
+    uint64_t tick_ns = round_tick(p->result.step_ns / TICKS);
+    for (uint64_t ns = 0; ns <= p->result.step_ns; ns += tick_ns)
+        fprintf(canvas->file, "<text x='%.1f' y='%d' text-anchor='middle'>%g ms</text>\n",
                 x_at(canvas, ns), HEIGHT - 14, (double)ns / 1e6);
-    }
 }
 
 /* An area under the use over time; points closer than half a pixel are drawn as their highest. */

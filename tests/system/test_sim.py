@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""`vrampool sim` as people use it: figures, mistakes, the picture; on a trace made here.
+
+Usage: test_sim.py VRAMPOOL, the command in its build folder"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+VRAMPOOL = os.path.abspath(sys.argv.pop(1))
+MIB = 1 << 20
+LAYERS, STEPS = 12, 4
+POLICIES = ("plan", "lru", "demand", "inplace")
+
+
+def write_trace(path):
+    """A training job: per layer 32 MiB of parameters, 64 of optimizer state, 48 of activations."""
+    with open(path, "w", encoding="utf-8") as file:
+        def event(*words):
+            print(*words, file=file)
+
+        event("vrampool-trace 1")
+        for layer in range(LAYERS):
+            event("alloc", layer, 32 * MIB)
+            event("alloc", 100 + layer, 64 * MIB)
+            event("op kernel 0 900000000 init", layer, 100 + layer)
+        for step in range(STEPS):
+            base = 1000 * (step + 1)
+            event("op kernel 0 700000000 begin 0")  # the host was idle before
+            for layer in range(LAYERS):
+                event("alloc", base + layer, 48 * MIB)
+                before = [base + layer - 1] if layer else []
+                event("op kernel 0 400000 forward", layer, base + layer, *before)
+            for layer in reversed(range(LAYERS)):
+                event("alloc", base + 100 + layer, 32 * MIB)
+                event("op kernel 0 800000 backward", layer, base + layer, base + 100 + layer)
+                event("free", base + layer)
+            for layer in range(LAYERS):
+                event("op kernel 0 100000 update", layer, 100 + layer, base + 100 + layer)
+                event("free", base + 100 + layer)
+
+
+class Sim(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.trace = os.path.join(cls.folder.name, "job & <co>.trace")
+        write_trace(cls.trace)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def sim(self, *words, status=0):
+        done = subprocess.run([VRAMPOOL, "sim", *words], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+    def predicted(self, *words):
+        return json.loads(self.sim(self.trace, "--json", *words).stdout)
+
+    def refused(self, said, *words):
+        done = self.sim(*words, status=2)
+        self.assertIn(said, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def test_all_fits(self):
+        got = self.predicted()
+        in_hbm = 1e-9 * (100000 + LAYERS * (400000 + 800000 + 100000))
+        self.assertAlmostEqual(got["in_hbm_s"], in_hbm, places=6)
+        self.assertAlmostEqual(got["step_s"], in_hbm, places=4)
+        self.assertEqual(got["in_bytes"] + got["out_bytes"], 0)
+        self.assertEqual(got["peak_bytes"], (LAYERS * (32 + 64 + 48) + 32) * MIB)
+        self.assertTrue(got["repeats"])
+
+    def test_plan_is_never_slower(self):
+        peak = self.predicted()["peak_bytes"]
+        for percent in (90, 60, 30):
+            hbm = str(peak * percent // 100)
+            got = {policy: self.predicted("--hbm", hbm, "--policy", policy) for policy in POLICIES}
+            for policy in POLICIES:
+                self.assertLessEqual(got["plan"]["step_s"], got[policy]["step_s"], (policy, percent))
+                stalls = sum(got[policy]["stalls_s"].values())
+                self.assertAlmostEqual(stalls, got[policy]["stall_s"], delta=1e-4)
+            plan = got["plan"]
+            self.assertLessEqual(plan["hbm_used_peak_bytes"], int(hbm))
+            self.assertLessEqual(max(used for _, used in plan["hbm_use"]), int(hbm))
+            self.assertEqual(got["inplace"]["in_bytes"], 0)
+
+    def test_less_memory_takes_longer(self):
+        peak = self.predicted()["peak_bytes"]
+        times = [self.predicted("--hbm", str(peak * percent // 100))["step_s"]
+                 for percent in (100, 70, 50, 30)]
+        self.assertEqual(times, sorted(times))
+
+    def test_an_op_that_touches_more_than_fits(self):
+        got = self.predicted("--hbm", "100M")
+        self.assertGreater(got["in_place_bytes"], 0)
+
+    def test_other_machines(self):
+        slow = self.predicted("--hbm", "1G", "--machine", "1x24G")
+        self.assertGreater(slow["step_s"], self.predicted("--hbm", "1G")["step_s"])
+
+    def test_table(self):
+        shown = self.sim("--hbm", "1G", self.trace).stdout
+        for word in ("step", "stalls", "for data to come in", "in place"):
+            self.assertIn(word, shown)
+
+    def test_picture(self):
+        path = os.path.join(self.folder.name, "step.svg")
+        self.sim(self.trace, "--hbm", "1G", "--svg", path)
+        picture = xml.dom.minidom.parse(path)
+        kinds = [box.getAttribute("class") for box in picture.getElementsByTagName("rect")]
+        self.assertIn("in", kinds)
+        self.assertIn("out", kinds)
+        done = self.sim(self.trace, "--svg", "/nonesuch/step.svg", status=2)
+        self.assertIn("/nonesuch/step.svg", done.stderr)
+
+    def test_mistakes(self):
+        self.refused("which trace?")
+        self.refused("/nonesuch.trace", "/nonesuch.trace")
+        self.refused("24Q", self.trace, "--hbm", "24Q")
+        self.refused("a card of machine h200 has 139.8 GiB", self.trace, "--hbm", "200G")
+        self.refused("`nothing`", self.trace, "--machine", "nothing")
+        self.refused("--policy fast", self.trace, "--policy", "fast")
+        self.refused("--hbn", self.trace, "--hbn", "1G")
+        self.refused("one trace at a time", self.trace, self.trace)
+        self.refused("the step cannot run", self.trace, "--hbm", "500M", "--host", "500M")
+        bad = os.path.join(self.folder.name, "bad.trace")
+        with open(bad, "w", encoding="utf-8") as file:
+            file.write("vrampool-trace 1\nalloc 1 5\nop kernel 0 1 a 2\n")
+        self.refused("bad.trace:3:", bad)
+        with open(bad, "w", encoding="utf-8") as file:
+            file.write("vrampool-trace 1\nalloc 1 5\n")
+        self.refused("no op", bad)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
