@@ -1,4 +1,5 @@
 /* Small blocks do not occur: traces leave them out. */
+#include <stdbool.h>
 #include <assert.h>
 #include <stdlib.h>
 
@@ -99,7 +100,7 @@ void replay_cache_give(vp_addr address)
         merge(part->before, part);
         return;
     }
-    assert(!"a block that is given back was taken");
+    assert(false); /* a block that is given back was taken */
 }
 
 void replay_cache_end(void)
