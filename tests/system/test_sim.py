@@ -83,7 +83,8 @@ class Sim(unittest.TestCase):
             hbm = str(peak * percent // 100)
             got = {policy: self.predicted("--hbm", hbm, "--policy", policy) for policy in POLICIES}
             for policy in POLICIES:
-                self.assertLessEqual(got["plan"]["step_s"], got[policy]["step_s"], (policy, percent))
+                self.assertLessEqual(got["plan"]["step_s"], got[policy]["step_s"], (policy,
+                                     percent))
                 stalls = sum(got[policy]["stalls_s"].values())
                 self.assertAlmostEqual(stalls, got[policy]["stall_s"], delta=1e-4)
             plan = got["plan"]
