@@ -171,15 +171,16 @@ static bool is_dead(const struct chunk *chunk)
     return chunk->state == CHUNK_RESIDENT && !chunk_is_live(chunk);
 }
 
-/* Sends away one chunk of the segment that is at home or dead, if any; with `dead` only the latter.
- */
+/* Sends away one chunk of the segment that is at home or dead, if any; with `dead` one that is dead
+ * and away from home. */
 static enum found evict_from(struct move *move, struct segment *segment, bool dead,
                              struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
     for (uint32_t i = segment->chunk_count; i-- > 0;) {
         struct chunk *chunk = &segment->chunks[i];
-        bool goes = is_dead(chunk) || (!dead && move_chunk_is_home(move, chunk));
+        bool home = move_chunk_is_home(move, chunk);
+        bool goes = dead ? is_dead(chunk) && !home : is_dead(chunk) || home;
         if (!goes || chunk->wanted) continue;
         if (!policy_segment_is_idle(move, segment)) return FOUND_BUSY;
         enum found one = policy_send_away(move, chunk, action);
@@ -230,11 +231,13 @@ void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 
-/* Calls home a chunk of another card that has room there, from places that the cards share. */
+/* Calls home a chunk of another card that has room there, from places that the cards share. True:
+ * that is done, or room there is about to come. */
 static bool relieve(struct move *move, unsigned card)
 {
     for (unsigned other = 0; other < VP_MAX_CARDS; other++) {
         if (other == card || !move->refuges[other]) continue;
+        if (room_is_coming(&move->frames->place[move->home[other]])) return true;
         uint64_t room = frame_room_pages(move->frames, move->home[other]);
         list_each(node, &move->segments->age[other])
         {
