@@ -171,17 +171,27 @@ static bool is_dead(const struct chunk *chunk)
     return chunk->state == CHUNK_RESIDENT && !chunk_is_live(chunk);
 }
 
-/* Sends away one chunk of the segment that is at home or dead, if any; with `dead` one that is dead
- * and away from home. */
-static enum found evict_from(struct move *move, struct segment *segment, bool dead,
+enum which {
+    WHICH_ANY,       /* at home, or dead */
+    WHICH_DEAD_AWAY, /* dead, away from home */
+    WHICH_DEAD_HOME,
+};
+
+static bool is_meant(const struct move *move, const struct chunk *chunk, enum which which)
+{
+    bool home = move_chunk_is_home(move, chunk), dead = is_dead(chunk);
+    if (which == WHICH_ANY) return home || dead;
+    return dead && home == (which == WHICH_DEAD_HOME);
+}
+
+/* Sends away one such chunk of the segment, if any. */
+static enum found evict_from(struct move *move, struct segment *segment, enum which which,
                              struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
     for (uint32_t i = segment->chunk_count; i-- > 0;) {
         struct chunk *chunk = &segment->chunks[i];
-        bool home = move_chunk_is_home(move, chunk);
-        bool goes = dead ? is_dead(chunk) && !home : is_dead(chunk) || home;
-        if (!goes || chunk->wanted) continue;
+        if (!is_meant(move, chunk, which) || chunk->wanted) continue;
         if (!policy_segment_is_idle(move, segment)) return FOUND_BUSY;
         enum found one = policy_send_away(move, chunk, action);
         if (one == FOUND_ACTION) return one;
@@ -192,15 +202,17 @@ static enum found evict_from(struct move *move, struct segment *segment, bool de
 
 /* Sends away the chunk of this card that was used least recently; the dead come first in the list.
  */
-static enum found evict(struct move *move, unsigned card, bool dead, struct move_action *action)
+static enum found evict(struct move *move, unsigned card, enum which which,
+                        struct move_action *action)
 {
-    if (!dead && foresight_sees(&move->foresight)) return foreseen_evict(move, card, action);
+    if (which == WHICH_ANY && foresight_sees(&move->foresight))
+        return foreseen_evict(move, card, action);
     enum found all = FOUND_NOTHING;
     list_each(node, &move->segments->age[card])
     {
         struct segment *segment = list_entry(node, struct segment, age);
         if (segment->pins || segment->captured) continue;
-        enum found one = evict_from(move, segment, dead, action);
+        enum found one = evict_from(move, segment, which, action);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;
     }
@@ -212,7 +224,7 @@ static enum found evict_dead(struct move *move, struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
-        enum found one = evict(move, card, true, action);
+        enum found one = evict(move, card, WHICH_DEAD_AWAY, action);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;
     }
@@ -231,28 +243,43 @@ void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 
-/* Calls home a chunk of another card that has room there, from places that the cards share. True:
- * that is done, or room there is about to come. */
-static bool relieve(struct move *move, unsigned card)
+/* A live chunk of the card that is not at home; one of at most `room` pages, if there is one. */
+static struct chunk *find_away(const struct move *move, unsigned card, uint64_t room)
+{
+    struct chunk *found = NULL;
+    list_each(node, &move->segments->age[card])
+    {
+        const struct segment *segment = list_entry(node, struct segment, age);
+        if (segment->captured || segment->state != SEGMENT_LIVE) continue;
+        for (uint32_t i = 0; segment->unready && i < segment->chunk_count; i++) {
+            struct chunk *chunk = &segment->chunks[i];
+            bool away = chunk->state == CHUNK_ABSENT || chunk->state == CHUNK_RESIDENT;
+            if (!away || move_chunk_is_home(move, chunk)) continue;
+            found = chunk;
+            if (chunk->pages <= room) return found;
+        }
+    }
+    return found;
+}
+
+/* Calls home what other cards have in places that all share, where they have room at home or hold
+ * it for the dead. */
+static enum found relieve(struct move *move, unsigned card, struct move_action *action)
 {
     for (unsigned other = 0; other < VP_MAX_CARDS; other++) {
         if (other == card || !move->refuges[other]) continue;
-        if (room_is_coming(&move->frames->place[move->home[other]])) return true;
+        if (room_is_coming(&move->frames->place[move->home[other]])) return FOUND_BUSY;
         uint64_t room = frame_room_pages(move->frames, move->home[other]);
-        list_each(node, &move->segments->age[other])
-        {
-            struct segment *segment = list_entry(node, struct segment, age);
-            for (uint32_t i = 0; segment->unready && i < segment->chunk_count; i++) {
-                struct chunk *chunk = &segment->chunks[i];
-                bool away = chunk->state == CHUNK_ABSENT || chunk->state == CHUNK_RESIDENT;
-                if (!away || move_chunk_is_home(move, chunk) || chunk->pages > room) continue;
-                if (segment->captured || segment->state != SEGMENT_LIVE) continue;
-                move_want(move, chunk);
-                return true;
-            }
+        struct chunk *chunk = find_away(move, other, room);
+        if (!chunk) continue;
+        if (chunk->pages <= room) {
+            move_want(move, chunk);
+            return FOUND_BUSY;
         }
+        enum found found = evict(move, other, WHICH_DEAD_HOME, action);
+        if (found != FOUND_NOTHING) return found;
     }
-    return false;
+    return FOUND_NOTHING;
 }
 
 /* No room at home, and none to be made: the chunk is used where it is, or comes into being
@@ -277,7 +304,7 @@ static enum found use_in_place(struct move *move, struct chunk *chunk, struct mo
         policy_start_map(move, chunk, frame, action);
         return FOUND_ACTION;
     }
-    if (found == FOUND_NOTHING && relieve(move, chunk->segment->card)) return FOUND_BUSY;
+    if (found == FOUND_NOTHING) found = relieve(move, chunk->segment->card, action);
     if (found == FOUND_NOTHING && !move->moving && !move->making) request->failed = true;
     return found;
 }
@@ -299,7 +326,7 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
     unsigned card = chunk->segment->card, home = move->home[card];
     uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
     if (coming >= wanted_pages(move, card)) return FOUND_BUSY;
-    enum found found = evict(move, card, false, action);
+    enum found found = evict(move, card, WHICH_ANY, action);
     if (found == FOUND_NOTHING) found = evict_dead(move, action);
     if (found != FOUND_NOTHING || coming || move->frames->place[home].withdrawn_pages) return found;
     return use_in_place(move, chunk, action);
@@ -360,7 +387,7 @@ static bool next_spare(struct move *move, struct move_action *action)
         unsigned home = move->home[card];
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home];
         if (room >= move->low_pages[card]) continue;
-        if (evict(move, card, false, action) == FOUND_ACTION) return true;
+        if (evict(move, card, WHICH_ANY, action) == FOUND_ACTION) return true;
     }
     return false;
 }
@@ -393,7 +420,7 @@ bool policy_next_copy(struct move *move, struct move_action *action)
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home] +
                         move->frames->place[home].parked_pages;
         if (wanted_pages(move, card) <= room) continue;
-        if (evict(move, card, false, action) == FOUND_ACTION) return true;
+        if (evict(move, card, WHICH_ANY, action) == FOUND_ACTION) return true;
     }
     if (waits_alone(move)) return false;
     if (foresight_sees(&move->foresight)) return foreseen_next_copy(move, action);
