@@ -30,6 +30,7 @@ static void give_host_frame(struct executor *executor, uint32_t index)
 static void add_dead(struct executor *executor, uint32_t slot_index, uint64_t after)
 {
     struct executor_slot *slot = &executor->slots[slot_index];
+    executor->births_known = false;
     slot->dead++;
     if (after <= executor->done) {
         slot->ready++;
@@ -63,6 +64,7 @@ static bool take_dead(struct executor *executor, uint32_t slot_index)
 {
     struct executor_slot *slot = &executor->slots[slot_index];
     if (slot->dead == 0) return false;
+    executor->births_known = false;
     slot->dead--;
     if (slot->ready > slot->dead) {
         slot->ready--;
@@ -309,6 +311,7 @@ bool executor_launch(struct executor *executor)
                      touch);
     }
     executor->early[at] = 0;
+    executor->births_known = false;
     executor->launched++;
     return true;
 }

@@ -160,9 +160,13 @@ struct executor {
     uint64_t host_used_bytes;
     uint64_t in_place_read_bytes, in_place_write_bytes; /* of the op launched last */
     uint64_t evictions;
-    uint64_t blocker; /* an op position that lacked room for a fetch when last looked at */
-    uint32_t landing; /* the item on which an op waited last */
-    uint32_t flying;  /* actions begun and not done */
+    uint64_t
+        birth_op; /* of the next block that will lack a frame, as last found; UINT64_MAX: none */
+    uint32_t birth_slot;
+    bool births_known; /* nothing that matters has changed since */
+    uint64_t blocker;  /* an op position that lacked room for a fetch when last looked at */
+    uint32_t landing;  /* the item on which an op waited last */
+    uint32_t flying;   /* actions begun and not done */
     uint32_t stamp;
 };
 

@@ -261,6 +261,7 @@ static bool strip(struct executor *executor, uint64_t beyond, struct executor_ac
     }
     if (best == UINT32_MAX || latest < beyond) return false;
     struct executor_slot *slot = &executor->slots[best];
+    executor->births_known = false;
     slot->dead--;
     slot->ready--;
     executor->ready_bytes -= slot->bytes;
@@ -274,6 +275,7 @@ static bool ready(struct executor *executor, uint32_t slot_index, struct executo
 {
     struct executor_slot *slot = &executor->slots[slot_index];
     if (executor_free_bytes(executor) < slot->bytes) return false;
+    executor->births_known = false;
     slot->coming++;
     executor->used_bytes += slot->bytes;
     *action = (struct executor_action){
@@ -337,16 +339,21 @@ static bool take_frames_of_born(struct executor *executor, const struct shape_op
 }
 
 /* The first block to be born within sight whose slot will lack a frame then. The op that waits has
- * taken what it found. */
-static bool find_birth(struct executor *executor, uint32_t *slot, uint64_t *op)
+ * taken what it found. False: there is none. */
+static bool find_birth(struct executor *executor)
 {
     uint64_t end = executor->launched + executor->options.ahead_ops;
+    if (executor->births_known) return executor->birth_op != UINT64_MAX;
+    executor->births_known = true;
     executor->stamp++;
-    for (*op = executor->buried; *op < end; ++*op) {
-        const struct shape_op *at = &executor->shape->ops[position(executor, *op)];
+    for (uint64_t op = executor->buried; op < end; op++) {
+        const struct shape_op *at = &executor->shape->ops[position(executor, op)];
         add_frames_of_dead(executor, at);
-        if (!take_frames_of_born(executor, at, slot)) return true;
+        if (take_frames_of_born(executor, at, &executor->birth_slot)) continue;
+        executor->birth_op = op;
+        return true;
     }
+    executor->birth_op = UINT64_MAX;
     return false;
 }
 
@@ -354,13 +361,14 @@ static bool find_birth(struct executor *executor, uint32_t *slot, uint64_t *op)
  * needs the room. */
 static bool next_ahead(struct executor *executor, struct executor_action *action)
 {
-    uint32_t slot, first = heap_first(&executor->away);
-    uint64_t op, reserved = 0;
-    if (!find_birth(executor, &slot, &op)) return false;
-    if (first != HEAP_NOWHERE && executor->items[first].next <= op)
+    uint32_t first = heap_first(&executor->away);
+    uint64_t reserved = 0;
+    if (!find_birth(executor)) return false;
+    if (first != HEAP_NOWHERE && executor->items[first].next <= executor->birth_op)
         reserved = bytes_of(executor, first);
-    if (executor_free_bytes(executor) < reserved + executor->slots[slot].bytes) return false;
-    return ready(executor, slot, action);
+    if (executor_free_bytes(executor) < reserved + executor->slots[executor->birth_slot].bytes)
+        return false;
+    return ready(executor, executor->birth_slot, action);
 }
 
 static bool next_map(struct executor *executor, struct executor_action *action)

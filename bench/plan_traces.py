@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""Makes traces of jobs that differ from the recorded ones, for bench/plan.py: optimizers, LoRA,
+inference, several streams, gradient accumulation, small and huge blocks, an op that touches
+everything, random programs, one that never repeats.
+
+Usage: plan_traces.py FOLDER"""
+import os
+import random
+import sys
+
+MIB = 1 << 20
+
+
+class Trace:
+    """Writes events; blocks are numbers."""
+
+    def __init__(self, path):
+        self.file = open(path, "w", encoding="utf-8")
+        print("vrampool-trace 1", file=self.file)
+        self.count = 0
+        self.bytes = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+    def alloc(self, size):
+        self.count += 1
+        self.bytes[self.count] = int(size)
+        print("alloc", self.count, int(size), file=self.file)
+        return self.count
+
+    def free(self, *blocks):
+        for block in blocks:
+            print("free", block, file=self.file)
+
+    def op(self, us, name, blocks, stream=0):
+        unique = dict.fromkeys(block for block in blocks if block)
+        print("op kernel", stream, int(1000 * us), name, *unique, file=self.file)
+
+
+class Job:
+    """A training job of layers, each some parameters wide (MiB), with their activations."""
+
+    def __init__(self, trace, layers=12, params=(64, 64, 48, 16), acts=(32, 64, 32, 128), us=100,
+                 states=2, checkpoint=False, adapters=False, foreach=False, streams=1,
+                 accumulate=1):
+        self.trace, self.acts, self.us, self.states = trace, acts, us, states
+        self.checkpoint, self.foreach = checkpoint, foreach
+        self.streams, self.accumulate = streams, accumulate
+        self.random = random.Random(1)
+        self.params = [[trace.alloc(p * MIB) for p in params] for _ in range(layers)]
+        self.adapters = [[trace.alloc(2 * MIB) for _ in params] for _ in range(layers)] \
+            if adapters else None
+        self.trained = self.adapters or self.params
+        self.state = [[[trace.alloc(trace.bytes[p]) for _ in range(states)] for p in layer]
+                      for layer in self.trained]
+        for layer in self.params:
+            for param in layer:
+                trace.op(5, "init", [param])
+
+    def some_us(self):
+        return self.us * self.random.uniform(0.3, 2)
+
+    def weights(self, layer, k):
+        return [self.params[layer][k]] + ([self.adapters[layer][k]] if self.adapters else [])
+
+    def forward(self, layer, given):
+        made = []
+        for k in range(len(self.params[layer])):
+            out = self.trace.alloc(self.acts[k % len(self.acts)] * MIB)
+            self.trace.op(self.some_us(), f"forward{k}",
+                          [*self.weights(layer, k), made[-1] if made else given, out],
+                          layer % self.streams)
+            made.append(out)
+        return made
+
+    def backward(self, layer, given, made, grad, grads):
+        for k in reversed(range(len(made))):
+            source = made[k - 1] if k else given
+            grads[layer][k] = grads[layer][k] or self.trace.alloc(
+                self.trace.bytes[self.trained[layer][k]])
+            passed = self.trace.alloc(self.trace.bytes[source])
+            self.trace.op(self.some_us(), f"backward{k}",
+                          [*self.weights(layer, k), grad, source, passed])
+            self.trace.op(self.some_us(), f"gradient{k}", [grad, source, grads[layer][k]])
+            self.trace.free(grad, made[k])
+            grad = passed
+        return grad
+
+    def pass_batch(self, grads):
+        given = self.trace.alloc(self.acts[0] * MIB)
+        first = given
+        self.trace.op(self.us / 4, "embed", [self.params[0][0], given])
+        saved = []
+        for layer in range(len(self.params)):
+            made = self.forward(layer, given)
+            if self.checkpoint:
+                self.trace.free(*made[:-1])
+            saved.append((given, made))
+            given = made[-1]
+        grad = self.trace.alloc(self.trace.bytes[given])
+        self.trace.op(self.us, "loss", [given, grad])
+        for layer in reversed(range(len(self.params))):
+            given, made = saved[layer]
+            if self.checkpoint:
+                again = self.forward(layer, given)
+                self.trace.free(again.pop())
+                made = again + made[-1:]
+            grad = self.backward(layer, given, made, grad, grads)
+        self.trace.free(grad, first)
+
+    def update(self, grads):
+        names = [(layer, k) for layer in range(len(self.params)) for k in range(len(grads[layer]))]
+        width = 8 if self.foreach else 4
+        for start in range(0, len(names), width):
+            group = names[start:start + width]
+            phases = range(2 + self.states) if self.foreach else [None]
+            for phase in phases:
+                used = []
+                for layer, k in group:
+                    state = self.state[layer][k]
+                    used += [self.trained[layer][k]] if phase is None or phase >= len(state) else []
+                    used += state if phase is None or phase >= len(state) else [state[phase]]
+                    used += [grads[layer][k]] if phase is None or phase < len(state) else []
+                self.trace.op(self.us * 0.3, f"update{phase}", used)
+
+    def step(self):
+        grads = [[None] * len(layer) for layer in self.params]
+        self.trace.op(3, "begin", [self.params[0][0]])
+        for _ in range(self.accumulate):
+            self.pass_batch(grads)
+        self.update(grads)
+        for layer in grads:
+            self.trace.free(*layer)
+
+
+JOBS = {
+    "adam": {},
+    "adam_ckpt": {"checkpoint": True, "layers": 24, "us": 200},
+    "foreach": {"foreach": True, "layers": 16},
+    "sgd": {"states": 0, "layers": 24, "us": 300},
+    "momentum": {"states": 1, "layers": 16, "us": 400},
+    "lora": {"adapters": True, "layers": 24, "us": 150},
+    "streams": {"streams": 3, "us": 200},
+    "accumulate": {"accumulate": 4, "layers": 10, "us": 80},
+    "wide": {"layers": 6, "params": (512, 512, 300, 40), "acts": (200, 800, 200, 900), "us": 2000},
+    "small": {"layers": 8, "params": (1.2, 4, 3, 2.5), "acts": (1.5, 3, 7, 2), "us": 30},
+    "slow": {"layers": 24, "us": 2000},
+    "ops5000": {"layers": 290, "params": (32, 32, 24, 8), "acts": (8, 16, 8, 32), "us": 100,
+                "checkpoint": True},
+}
+
+
+def write_job(path, steps=4, **shape):
+    with Trace(path) as trace:
+        job = Job(trace, **shape)
+        for _ in range(steps):
+            job.step()
+
+
+def write_inference(path):
+    with Trace(path) as trace:
+        layers = [[trace.alloc(size * MIB) for size in (128, 128, 256)] for _ in range(40)]
+        caches = [trace.alloc(32 * MIB) for _ in layers]
+        for _ in range(6):
+            given = trace.alloc(16 * MIB)
+            trace.op(5, "embed", [given])
+            for layer, cache in zip(layers, caches):
+                for k, weight in enumerate(layer):
+                    out = trace.alloc(16 * MIB)
+                    trace.op(60, f"matmul{k}", [weight, given, out, cache if k == 0 else None])
+                    trace.free(given)
+                    given = out
+            trace.op(5, "sample", [given])
+            trace.free(given)
+
+
+def write_everything(path):
+    """One op touches all there is."""
+    with Trace(path) as trace:
+        blocks = [trace.alloc(100 * MIB) for _ in range(60)]
+        for _ in range(5):
+            for i in range(0, 60, 2):
+                trace.op(500, "some", blocks[i:i + 2])
+            trace.op(3000, "all", blocks)
+
+
+def write_tiny(path):
+    some = random.Random(1)
+    with Trace(path) as trace:
+        blocks = [trace.alloc(some.randint(1, 200) << 10) for _ in range(3000)]
+        for _ in range(4):
+            trace.op(10, "begin", blocks[:1])
+            for i in range(0, 2996, 3):
+                out = trace.alloc(some.randint(1, 50) << 10)
+                trace.op(20, "kernel", [*blocks[i:i + 3], out])
+                trace.free(out)
+
+
+def write_huge(path):
+    """Blocks of many GiB."""
+    with Trace(path) as trace:
+        large, small, middle = trace.alloc(20 << 30), trace.alloc(6 << 30), trace.alloc(12 << 30)
+        for _ in range(5):
+            out = trace.alloc(3 << 30)
+            trace.op(100000, "x", [small, out])
+            trace.op(150000, "y", [middle, out])
+            trace.free(out)
+            trace.op(300000, "z", [large, small])
+            trace.op(10, "begin", [middle])
+
+
+def write_no_repetition(path):
+    some = random.Random(3)
+    live = []
+    with Trace(path) as trace:
+        for i in range(3000):
+            if len(live) < 200 or some.random() < 0.4:
+                live.append(trace.alloc(some.choice([3, 17, 32, 64, 100]) * MIB))
+            if len(live) > 250:
+                trace.free(live.pop(some.randrange(len(live))))
+            trace.op(some.randint(5, 400), f"kernel{i}",
+                     some.sample(live, min(len(live), some.randint(1, 4))))
+
+
+def random_program(some):
+    """Events of one step: blocks by number, kept ones as negative numbers."""
+    events, live, count = [], [], 0
+    for _ in range(400):
+        while some.random() < 0.5:
+            events.append(("alloc", count, some.choice([2, 20, 32, 64, 77, 128]) * MIB))
+            live.append(count)
+            count += 1
+        used = [-1 - some.randrange(200) for _ in range(some.randint(0, 3))]
+        used += some.sample(live, min(len(live), some.randint(0, 4)))
+        events.append(("op", some.randint(5, 500), f"kernel{some.randint(0, 30)}", used,
+                       some.randrange(2)))
+        while live and some.random() < 0.45 + 0.001 * len(live):
+            events.append(("free", live.pop(some.randrange(len(live)))))
+    return events, live
+
+
+def write_random(path, seed):
+    """Every second one hands blocks on to the next step."""
+    some = random.Random(seed)
+    events, rest = random_program(some)
+    with Trace(path) as trace:
+        kept = [trace.alloc(some.choice([2, 9, 33, 64, 128, 300]) * MIB) for _ in range(200)]
+        carried = []
+        for _ in range(5):
+            blocks = {}
+            trace.op(7, "begin", kept[:1])
+            for number, event in enumerate(events):
+                if event[0] == "alloc":
+                    blocks[event[1]] = trace.alloc(event[2])
+                elif event[0] == "free":
+                    trace.free(blocks.pop(event[1]))
+                else:
+                    used = [kept[-1 - i] if i < 0 else blocks[i] for i in event[3]]
+                    trace.op(event[1], event[2], used, event[4])
+                if number == len(events) // 4 and carried:
+                    trace.op(50, "late", carried[:3])
+                    trace.free(*carried)
+                    carried = []
+            left = [blocks[i] for i in rest]
+            if seed % 2:
+                carried = left
+            else:
+                trace.free(*left)
+
+
+def main(folder):
+    os.makedirs(folder, exist_ok=True)
+
+    def path(name):
+        return os.path.join(folder, name + ".trace")
+
+    for name, shape in JOBS.items():
+        write_job(path(name), **shape)
+    write_inference(path("inference"))
+    write_everything(path("everything"))
+    write_tiny(path("tiny"))
+    write_huge(path("huge"))
+    write_no_repetition(path("no_repetition"))
+    for seed in range(4):
+        write_random(path(f"random{seed}"), seed)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
