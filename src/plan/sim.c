@@ -607,6 +607,7 @@ vp_status sim_run(const struct sim_task *task, struct sim_result *result, uint32
     vp_status status = VP_NO_HOST_MEMORY;
     if (sim->read_bytes && sim->write_bytes)
         status = executor_create(task->shape, task->options, task->plan, &sim->executor);
+    if (status == VP_QUOTA && op) *op = 0; /* what lives all the time does not fit: nothing runs */
     if (status == VP_OK) {
         sim->frames.unmade_bytes = task->options->capacity_bytes - sim->executor.used_bytes;
         status = run_steps(sim, result);
