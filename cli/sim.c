@@ -180,6 +180,25 @@ static vp_status read_step(const char *path, struct step *step, bool *repeats)
     return status;
 }
 
+/* Where what does not fit goes: to the other cards where the first one reaches them and they have
+ * room for all of it, otherwise to the host. Returns the place's number. */
+static unsigned choose_refuge(const struct machine *machine, struct prediction *prediction)
+{
+    struct plan_limits *limits = &prediction->limits;
+    uint64_t lent_bytes = 0;
+    for (unsigned card = 1; card < machine->cards; card++)
+        if (machine->path[0][card].access) lent_bytes += limits->hbm_bytes;
+    prediction->lent = lent_bytes > 0 && limits->hbm_bytes + lent_bytes >= prediction->peak_bytes;
+    if (!prediction->lent) return machine->cards;
+    limits->host_bytes = lent_bytes;
+    unsigned nearest = 0;
+    for (unsigned card = 1; card < machine->cards; card++)
+        if (machine->path[0][card].access &&
+            (nearest == 0 || machine->path[0][card].gbps > machine->path[0][nearest].gbps))
+            nearest = card;
+    return nearest;
+}
+
 static vp_status predict(const struct step *step, const struct machine *machine,
                          struct prediction *prediction)
 {
@@ -187,13 +206,13 @@ static vp_status predict(const struct step *step, const struct machine *machine,
     struct plan plan;
     struct plan_costs costs;
     struct sim_watch watch = {&prediction->story, note_moved, note_used, NULL};
-    plan_costs_of(machine, 0, &costs);
     prediction->chunk_bytes =
         plan_chunk_bytes(prediction->limits.hbm_bytes, machine->granularity_bytes);
     vp_status status =
         shape_create(step, prediction->chunk_bytes, machine->granularity_bytes, &shape);
     if (status != VP_OK) return status;
     prediction->peak_bytes = shape.peak_bytes;
+    plan_costs_of(machine, 0, choose_refuge(machine, prediction), &costs);
     status = plan_make(&shape, &costs, &prediction->limits, prediction->policy, &plan);
     if (status == VP_OK) {
         status = plan_watch(&plan, &shape, &costs, &watch, &prediction->result);

@@ -30,6 +30,7 @@ struct prediction {
     struct plan_limits limits;
     uint64_t peak_bytes, chunk_bytes;
     bool repeats; /* the trace; otherwise all of it is taken for one step */
+    bool lent;    /* what does not fit goes to other cards; otherwise to the host */
     struct sim_result result;
     struct executor_options options;
     struct sim_story story;

@@ -41,7 +41,7 @@ void sim_print_table(const struct prediction *p)
     print_link("in", r->in_bytes, r->in_busy_ns, r->step_ns);
     print_link("out", r->out_bytes, r->out_busy_ns, r->step_ns);
     printf("in place   %8.2f GB\n", (double)r->in_place_bytes * 1e-9);
-    printf("host       %8s     most that was used there\n",
+    printf("%-10s %8s     most that was used there\n", p->lent ? "cards" : "host",
            units_format_size(r->host_peak_bytes, used, sizeof used));
 }
 
@@ -85,16 +85,16 @@ void sim_print_json(const struct prediction *p)
         json_object_set_new(stalls, sim_stall_name((enum sim_stall)i),
                             json_real(seconds(r->stall_ns[i])));
     json_t *root = json_pack(
-        "{ss ss ss sb sf sf sf so sI sI sI sI sI sI sI sI sf sf so so}", "trace", p->trace,
-        "machine", p->machine, "policy", plan_policy_name(p->policy), "repeats", p->repeats,
-        "step_s", seconds(r->step_ns), "in_hbm_s", seconds(r->in_hbm_ns), "stall_s",
-        seconds(stall_ns(r)), "stalls_s", stalls, "in_bytes", (json_int_t)r->in_bytes, "out_bytes",
-        (json_int_t)r->out_bytes, "in_place_bytes", (json_int_t)r->in_place_bytes, "peak_bytes",
-        (json_int_t)p->peak_bytes, "hbm_bytes", (json_int_t)p->limits.hbm_bytes,
-        "hbm_used_peak_bytes", (json_int_t)r->used_peak_bytes, "host_used_peak_bytes",
-        (json_int_t)r->host_peak_bytes, "chunk_bytes", (json_int_t)p->chunk_bytes, "in_busy_s",
-        seconds(r->in_busy_ns), "out_busy_s", seconds(r->out_busy_ns), "moves", moves(r), "hbm_use",
-        curve(p));
+        "{ss ss ss ss sb sf sf sf so sI sI sI sI sI sI sI sI sf sf so so}", "trace", p->trace,
+        "machine", p->machine, "policy", plan_policy_name(p->policy), "refuge",
+        p->lent ? "cards" : "host", "repeats", p->repeats, "step_s", seconds(r->step_ns),
+        "in_hbm_s", seconds(r->in_hbm_ns), "stall_s", seconds(stall_ns(r)), "stalls_s", stalls,
+        "in_bytes", (json_int_t)r->in_bytes, "out_bytes", (json_int_t)r->out_bytes,
+        "in_place_bytes", (json_int_t)r->in_place_bytes, "peak_bytes", (json_int_t)p->peak_bytes,
+        "hbm_bytes", (json_int_t)p->limits.hbm_bytes, "hbm_used_peak_bytes",
+        (json_int_t)r->used_peak_bytes, "host_used_peak_bytes", (json_int_t)r->host_peak_bytes,
+        "chunk_bytes", (json_int_t)p->chunk_bytes, "in_busy_s", seconds(r->in_busy_ns),
+        "out_busy_s", seconds(r->out_busy_ns), "moves", moves(r), "hbm_use", curve(p));
     if (!root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0) abort();
     putchar('\n');
     json_decref(root);

@@ -16,14 +16,16 @@ struct plan_costs {
     uint64_t piece_bytes;                             /* of copies out */
     uint64_t pace_ns;                                 /* between two pieces */
     struct machine_call_cost map, unmap, access;      /* a frame of the card */
-    struct machine_call_cost host_access, host_unmap; /* a frame of the host */
+    struct machine_call_cost host_access, host_unmap; /* a frame of the refuge */
     struct machine_call_cost make, release;           /* a frame of the card */
     double in_place;     /* time of a use in place, relative to one copy of the same bytes */
     bool in_place_works; /* the card can use memory of the refuge where it is */
 };
 
-/* Costs between card `card` and the host. */
-void plan_costs_of(const struct machine *machine, unsigned card, struct plan_costs *costs);
+/* Costs between card `card` and the place that takes what does not fit: another card, or the host
+ * (place number machine->cards). */
+void plan_costs_of(const struct machine *machine, unsigned card, unsigned refuge,
+                   struct plan_costs *costs);
 
 uint64_t plan_call_ns(const struct machine_call_cost *call, uint64_t bytes);
 

@@ -41,7 +41,7 @@ enum executor_mode {
 };
 
 /* Which of the chunks that a plan sends away leaves first. */
-enum executor_order { EXECUTOR_FIFO, EXECUTOR_FURTHEST, EXECUTOR_SHORTEST, EXECUTOR_ORDERS };
+enum executor_order { EXECUTOR_FIFO, EXECUTOR_FURTHEST, EXECUTOR_ORDERS };
 
 struct executor_options {
     enum executor_mode mode;

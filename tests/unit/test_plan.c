@@ -13,7 +13,7 @@ static void set_costs(struct plan_costs *costs)
 {
     static struct machine machine;
     assert_int_equal(machine_from_name("h200", &machine), VP_OK);
-    plan_costs_of(&machine, 0, costs);
+    plan_costs_of(&machine, 0, machine.cards, costs);
 }
 
 static uint64_t predict(const struct shape *shape, uint64_t hbm_bytes, enum plan_policy policy,
