@@ -115,8 +115,9 @@ static double ms(uint64_t ns)
     return (double)ns / 1e6;
 }
 
-static void print_step(unsigned index)
+void replay_print_step(unsigned index)
 {
+    if (json) return;
     const struct replay_step *step = &replay.result[index];
     const vp_stats *stats = &step->stats;
     printf("%2u %8.1f ms: in %5.2f out %5.2f GB; %5llu fetched %5llu evicted %5llu dropped %4llu "
@@ -128,6 +129,7 @@ static void print_step(unsigned index)
            (unsigned long long)stats->cancels, (unsigned long long)stats->holds, ms(stats->hold_ns),
            ms(stats->hold_map_ns), ms(stats->hold_in_ns), ms(stats->hold_room_ns),
            ms(stats->hold_alone_ns), ms(stats->throttle_ns), ms(stats->host_wait_ns));
+    fflush(stdout);
 }
 
 static void print_json(double step_s, double in_hbm_s)
@@ -153,7 +155,6 @@ static void print_all(void)
         print_json(step_s, in_hbm_s);
         return;
     }
-    for (unsigned i = 0; i < replay.steps; i++) print_step(i);
     printf("%.1f ms a step, %.1f ms in HBM: %.3f times as long\n", step_s * 1e3, in_hbm_s * 1e3,
            step_s / in_hbm_s);
 }

@@ -47,6 +47,9 @@ struct replay {
 };
 extern struct replay replay;
 
+/* Says how a step went, unless all is said at the end. */
+void replay_print_step(unsigned index);
+
 /* replay_edge.c: time, and the turns that threads take. */
 void replay_wrap_driver(struct driver *driver);
 extern const struct pool_edge replay_edge;

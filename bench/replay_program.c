@@ -146,6 +146,7 @@ void replay_program(void)
         vp_stats_read(replay.pool, &after);
         result->stats = after;
         subtract(&result->stats, &before);
+        replay_print_step(i);
     }
     free(live);
 }

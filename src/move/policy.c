@@ -406,8 +406,10 @@ bool policy_next(struct move *move, struct move_action *action)
     if (move->exclusive_running) return false;
     if (next_demand(move, action)) return true;
     if (waits_alone(move)) return false;
-    if (foresight_sees(&move->foresight)) return foreseen_next(move, action);
-    return next_spare(move, action);
+    if (!foresight_sees(&move->foresight)) return next_spare(move, action);
+    /* What is demanded comes first: two who turn free frames into their own sizes undo each other's
+     * work. */
+    return list_empty(&move->wanted) && foreseen_next(move, action);
 }
 
 /* For who copies out and nothing else: makes the room that demands lack. */
