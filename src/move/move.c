@@ -149,6 +149,7 @@ static void make_done(struct move *move, const struct move_action *action,
                       const struct move_result *result)
 {
     move->making--;
+    move->making_of[action->place][action->pages]--;
     struct frame *frame = NULL;
     if (result->ok)
         frame =

@@ -164,7 +164,8 @@ struct move {
     struct list copied;                   /* chunks whose copy out has ended, to be unmapped */
     uint32_t moving;                      /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING */
     uint32_t exclusive_running;           /* operations that allow no moves beside them */
-    uint32_t making;                      /* frames being made */
+    uint32_t making;                      /* frames being made, */
+    uint32_t making_of[VP_MAX_PLACES][FRAME_MAX_PAGES + 1]; /* by size */
     uint64_t coming_pages[VP_MAX_PLACES]; /* of chunks LEAVING and UNMAPPING: will be free */
     struct move_lane lanes[MOVE_LANES];
     struct move_counts counts;

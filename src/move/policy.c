@@ -76,6 +76,7 @@ bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct f
         action->place = place;
         action->pages = pages;
         move->making++;
+        move->making_of[place][pages]++;
         *found = FOUND_ACTION;
         return false;
     case FRAME_RELEASE:
@@ -332,8 +333,9 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
     return use_in_place(move, chunk, action);
 }
 
+/* `ahead`: demands so far in the queue, by size. */
 static enum found bring_home(struct move *move, struct chunk *chunk, struct move_action *action,
-                             unsigned *being_made)
+                             uint32_t *ahead)
 {
     if (move_chunk_is_home(move, chunk) ||
         !move_is_possible((enum chunk_state)chunk->state, MOVE_MAP)) {
@@ -352,8 +354,8 @@ static enum found bring_home(struct move *move, struct chunk *chunk, struct move
     struct frame *frame = NULL;
     enum found found = FOUND_NOTHING;
     bool got = false;
-    if (*being_made > 0)
-        (*being_made)--, found = FOUND_BUSY; /* a frame for it is on its way */
+    if (ahead[chunk->pages]++ < move->making_of[move->home[card]][chunk->pages])
+        found = FOUND_BUSY; /* a frame for it is on its way */
     else
         got = policy_use_plan(move, move->home[card], chunk->pages, &frame, action, &found);
     if (got) {
@@ -369,11 +371,11 @@ static enum found bring_home(struct move *move, struct chunk *chunk, struct move
 
 static bool next_demand(struct move *move, struct move_action *action)
 {
-    unsigned being_made = move->making;
+    uint32_t ahead[FRAME_MAX_PAGES + 1] = {0};
     list_each_safe(node, &move->wanted)
     {
         struct chunk *chunk = list_entry(node, struct chunk, queue);
-        if (bring_home(move, chunk, action, &being_made) == FOUND_ACTION) return true;
+        if (bring_home(move, chunk, action, ahead) == FOUND_ACTION) return true;
     }
     return false;
 }
