@@ -83,14 +83,8 @@ enum found foreseen_evict(struct move *move, unsigned card, struct move_action *
 {
     struct look look;
     look_around(move, card, &look);
-    /* Dropping costs no copy; but what is reborn in a moment would only have to be mapped anew. */
-    if (look.dead && (look.dead_ahead > SOON_OPS || !look.live))
-        return policy_send_away(move, look.dead, action);
-    if (look.live) {
-        enum found found = policy_send_away(move, look.live, action);
-        if (found != FOUND_NOTHING || !look.dead) return found;
-        return policy_send_away(move, look.dead, action);
-    }
+    if (look.dead) return policy_send_away(move, look.dead, action);
+    if (look.live) return policy_send_away(move, look.live, action);
     return look.busy ? FOUND_BUSY : FOUND_NOTHING;
 }
 
@@ -99,7 +93,7 @@ static uint64_t growth_pages(const struct move *move, uint32_t ahead)
 {
     const struct foresight *foresight = &move->foresight;
     uint32_t last = ahead < foresight->following->op_count ? ahead : foresight->following->op_count;
-    uint64_t now = foresight_live_bytes(foresight, 0), most = now;
+    uint64_t now = move->segments->live_bytes, most = now;
     for (uint32_t i = 1; i <= last; i++) {
         uint64_t live = foresight_live_bytes(foresight, i);
         if (live > most) most = live;
@@ -195,7 +189,7 @@ static uint32_t find_frontier(struct move *move, unsigned card, const struct loo
     int64_t room = (int64_t)(look->room_pages + look->dead_pages + move->coming_pages[home] +
                              move->frames->place[home].parked_pages);
     room -= RESERVE_CHUNKS * (int64_t)move->segments->chunk_pages * 2;
-    int64_t now = (int64_t)foresight_live_bytes(foresight, 0);
+    int64_t now = (int64_t)move->segments->live_bytes;
     for (uint32_t i = 1; i <= last; i++) {
         room -= due[i];
         int64_t born = (int64_t)foresight_live_bytes(foresight, i) - now;
