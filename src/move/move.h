@@ -157,14 +157,14 @@ struct move {
     uint32_t home[VP_MAX_CARDS];                  /* place of each card */
     uint32_t refuge[VP_MAX_CARDS][VP_MAX_PLACES]; /* where its chunks go, nearest first */
     uint32_t refuges[VP_MAX_CARDS];
-    uint64_t low_pages[VP_MAX_CARDS];     /* room kept at home for what comes next */
-    struct list requests;                 /* that wait; the first may demand */
-    struct list wanted;                   /* chunks to be brought home, first come first */
-    struct list hidden;                   /* chunks to be unmapped where they are */
-    struct list copied;                   /* chunks whose copy out has ended, to be unmapped */
-    uint32_t moving;                      /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING */
-    uint32_t exclusive_running;           /* operations that allow no moves beside them */
-    uint32_t making;                      /* frames being made, */
+    uint64_t low_pages[VP_MAX_CARDS]; /* room kept at home for what comes next */
+    struct list requests;             /* that wait; the first may demand */
+    struct list wanted;               /* chunks to be brought home, first come first */
+    struct list hidden;               /* chunks to be unmapped where they are */
+    struct list copied;               /* chunks whose copy out has ended, to be unmapped */
+    uint32_t moving;                  /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING */
+    uint32_t exclusive_running;       /* operations that allow no moves beside them */
+    uint32_t making;                  /* frames being made, */
     uint32_t making_of[VP_MAX_PLACES][FRAME_MAX_PAGES + 1]; /* by size */
     uint64_t coming_pages[VP_MAX_PLACES]; /* of chunks LEAVING and UNMAPPING: will be free */
     struct move_lane lanes[MOVE_LANES];
