@@ -79,7 +79,7 @@ static vp_status open_pool(void)
     if (status != VP_OK) return status;
     /* What setting access costs beside copies out that are queued piece by piece, as the pool's are
      * (measured; machine.h has the cost beside whole chunks). */
-    machine.costs.access_busy.base_ns = 105 * (uint32_t)NS_PER_US;
+    machine.costs.access_busy.base_ns = 92 * (uint32_t)NS_PER_US;
     struct emu_options emulate = {.machine = &machine, .seed = 1, .threads = EMU_MAX_THREADS};
     status = emu_open(&emulate);
     if (status != VP_OK) return status;

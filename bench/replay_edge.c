@@ -121,12 +121,29 @@ const struct pool_edge replay_edge = {.locked = take,
                                       .wake = wake,
                                       .pause = pause_on_device};
 
+/* Calls that map take turns. The emulator would let time pass for who waits for his turn, and with
+ * it the device's, ahead of threads whose clock is behind: so they wait here. */
+enum call_kind { FREE, INIT, CTX, LIVE, VMM };
+static uint64_t turn_ns;
+
+static void before_call(enum call_kind kind)
+{
+    replay_settle();
+    while (kind == VMM && emu_now_ns() < turn_ns) replay_sleep(turn_ns - emu_now_ns());
+}
+
+static CUresult after_call(enum call_kind kind, CUresult result)
+{
+    if (kind == VMM && emu_now_ns() > turn_ns) turn_ns = emu_now_ns();
+    return result;
+}
+
 /* clang-format off */
 #define WRAP(kind, variant, symbol, base, version, arguments, names) \
     __attribute__((unused)) static CUresult wrapped_##symbol arguments \
     { \
-        replay_settle(); \
-        return symbol names; \
+        before_call(kind); \
+        return after_call(kind, symbol names); \
     }
 EMU_CALLS(WRAP)
 #undef WRAP
