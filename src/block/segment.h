@@ -50,6 +50,7 @@ struct chunk {
     uint64_t live_bytes; /* of blocks in it, where they are noted */
     uint32_t index;      /* within the segment */
     uint16_t pages;
+    uint16_t pins; /* operations that assemble what they need, it among that */
     uint8_t lane;
     uint8_t state;         /* enum chunk_state; changed by move alone */
     bool wanted;           /* in the mover's queue of demands */
@@ -81,7 +82,7 @@ struct segment {
     uint32_t chunk_count;
     uint32_t
         unready;   /* chunks that are not RESIDENT at home, plus one while `prior` is not empty */
-    uint32_t pins; /* operations that assemble what they need */
+    uint32_t pins; /* operations that assemble what they need of it */
     uint32_t generation;  /* counts owners */
     uint32_t id;          /* block id of a segment that is one block */
     uint32_t touch_index; /* of the operation with touch_serial, in its touches */

@@ -49,7 +49,7 @@ static void look_at(struct move *move, struct segment *segment, uint32_t ahead, 
             look->born = chunk;
             look->born_ahead = ahead;
         }
-        if (!home || chunk->wanted || segment->pins || segment->captured) continue;
+        if (!home || chunk->wanted || chunk->pins || segment->captured) continue;
         bool better = live ? !look->live || ahead > look->live_ahead
                            : !look->dead || ahead > look->dead_ahead;
         if (!better || (live && segment->will_die)) continue;

@@ -23,6 +23,7 @@ struct move_touch {
     struct segment *segment;
     uint32_t generation;              /* the owner that is meant: it may go while others wait */
     uint32_t first_chunk, last_chunk; /* inclusive */
+    bool pinned;                      /* by move */
 };
 
 struct foresight_touch {

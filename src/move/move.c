@@ -330,11 +330,19 @@ static enum admission admit_chunk(struct move *move, struct move_request *reques
     return CHUNK_MISSING;
 }
 
+/* What is pinned keeps the chunks it is cut in, whoever owns it by then. */
 static void set_pins(struct move_request *request, bool pinned)
 {
     if (request->pinned == pinned) return;
-    for (uint32_t i = 0; i < request->count; i++)
-        request->touches[i].segment->pins += pinned ? 1u : ~0u;
+    for (uint32_t i = 0; i < request->count; i++) {
+        struct move_touch *touch = &request->touches[i];
+        if (pinned ? move_touch_is_gone(touch) : !touch->pinned) continue;
+        touch->pinned = pinned;
+        struct segment *segment = touch->segment;
+        segment->pins += pinned ? 1u : ~0u;
+        for (uint32_t k = touch->first_chunk; k <= touch->last_chunk; k++)
+            segment->chunks[k].pins = (uint16_t)(segment->chunks[k].pins + (pinned ? 1 : -1));
+    }
     request->pinned = pinned;
 }
 

@@ -111,7 +111,7 @@ struct move_wait {
 };
 
 struct move_request {
-    const struct move_touch *touches;
+    struct move_touch *touches;
     uint32_t count;
     uint32_t slot;   /* the operation's stream */
     bool exclusive;  /* nothing may be on the move beside it */

@@ -192,7 +192,7 @@ static enum found evict_from(struct move *move, struct segment *segment, enum wh
     enum found all = FOUND_NOTHING;
     for (uint32_t i = segment->chunk_count; i-- > 0;) {
         struct chunk *chunk = &segment->chunks[i];
-        if (!is_meant(move, chunk, which) || chunk->wanted) continue;
+        if (!is_meant(move, chunk, which) || chunk->wanted || chunk->pins) continue;
         if (!policy_segment_is_idle(move, segment)) return FOUND_BUSY;
         enum found one = policy_send_away(move, chunk, action);
         if (one == FOUND_ACTION) return one;
@@ -212,7 +212,7 @@ static enum found evict(struct move *move, unsigned card, enum which which,
     list_each(node, &move->segments->age[card])
     {
         struct segment *segment = list_entry(node, struct segment, age);
-        if (segment->pins || segment->captured) continue;
+        if (segment->captured) continue;
         enum found one = evict_from(move, segment, which, action);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;

@@ -43,6 +43,7 @@ unsigned order_find(struct order *order, void *handle, uint64_t key, void *conte
     if (reusable == ORDER_STREAMS && order->count < ORDER_STREAMS) {
         struct order_stream *stream = calloc(1, sizeof *stream);
         if (!stream) return ORDER_STREAMS;
+        stream->order = order;
         order->stream[order->count] = stream;
         reusable = order->count++;
     }
@@ -50,11 +51,13 @@ unsigned order_find(struct order *order, void *handle, uint64_t key, void *conte
     return reusable;
 }
 
-uint64_t order_mark_covers(const struct order_stream *stream)
+uint64_t order_mark_covers(struct order_stream *stream)
 {
     uint64_t returned = atomic_load_explicit(&stream->returned, memory_order_acquire);
     if (returned != stream->entered || stream->marked == returned) return 0;
-    return stream->ended || stream->capturing ? 0 : returned;
+    if (stream->ended || stream->capturing) return 0;
+    stream->covering_clock = stream->order->clock;
+    return returned;
 }
 
 struct order_mark *order_mark_next(struct order_stream *stream)
@@ -66,7 +69,9 @@ struct order_mark *order_mark_next(struct order_stream *stream)
 void order_mark_recorded(struct order_stream *stream, uint64_t covers)
 {
     assert(covers > stream->marked && covers <= stream->entered);
-    order_mark_next(stream)->covers = covers;
+    struct order_mark *mark = order_mark_next(stream);
+    mark->covers = covers;
+    mark->clock = stream->marked_clock = stream->covering_clock;
     if (stream->mark_count < ORDER_MARKS) stream->mark_count++;
     stream->marked = covers;
     stream->mark_wanted = false;
@@ -83,6 +88,7 @@ void order_mark_passed(struct order_stream *stream, uint64_t covers)
     if (!mark || mark->covers != covers) return;
     assert(covers >= stream->done);
     stream->done = mark->covers;
+    stream->done_clock = mark->clock;
     stream->first_mark = (stream->first_mark + 1) % ORDER_MARKS;
     stream->mark_count--;
 }
@@ -90,6 +96,7 @@ void order_mark_passed(struct order_stream *stream, uint64_t covers)
 void order_all_done(struct order_stream *stream)
 {
     stream->done = stream->marked = stream->entered;
+    stream->done_clock = stream->marked_clock = stream->order->clock;
     stream->mark_count = 0;
     stream->mark_wanted = false;
 }
@@ -105,6 +112,21 @@ static bool use_done(const struct order *order, const struct order_use *use)
     return order->stream[use->slot]->done >= use->sequence;
 }
 
+void order_uses_crowd(const struct order *order, struct order_uses *uses)
+{
+    uses->crowded = true;
+    uses->crowd_clock = order->clock;
+}
+
+static bool crowd_done(const struct order *order, const struct order_uses *uses)
+{
+    for (unsigned i = 0; i < order->count; i++) {
+        const struct order_stream *stream = order->stream[i];
+        if (!is_finished(stream) && stream->done_clock < uses->crowd_clock) return false;
+    }
+    return true;
+}
+
 void order_uses_add(const struct order *order, struct order_uses *uses, unsigned slot,
                     uint64_t sequence)
 {
@@ -114,7 +136,7 @@ void order_uses_add(const struct order *order, struct order_uses *uses, unsigned
         return;
     }
     if (uses->count == ORDER_USES && !order_uses_done(order, uses) && uses->count == ORDER_USES) {
-        uses->crowded = true;
+        order_uses_crowd(order, uses);
         return;
     }
     uses->use[uses->count++] = (struct order_use){slot, sequence};
@@ -123,6 +145,8 @@ void order_uses_add(const struct order *order, struct order_uses *uses, unsigned
 void order_uses_merge(const struct order *order, struct order_uses *uses,
                       const struct order_uses *more)
 {
+    if (more->crowded && (!uses->crowded || uses->crowd_clock < more->crowd_clock))
+        uses->crowd_clock = more->crowd_clock;
     uses->crowded |= more->crowded;
     for (unsigned i = 0; i < more->count; i++)
         if (!use_done(order, &more->use[i]))
@@ -135,7 +159,7 @@ bool order_uses_done(const struct order *order, struct order_uses *uses)
     for (unsigned i = 0; i < uses->count; i++)
         if (!use_done(order, &uses->use[i])) uses->use[kept++] = uses->use[i];
     uses->count = kept;
-    if (uses->crowded && order_is_idle(order)) uses->crowded = false;
+    if (uses->crowded && crowd_done(order, uses)) uses->crowded = false;
     return kept == 0 && !uses->crowded;
 }
 
@@ -150,13 +174,9 @@ void order_uses_want_marks(struct order *order, const struct order_uses *uses)
     for (unsigned i = 0; i < uses->count; i++)
         want_mark(order->stream[uses->use[i].slot], uses->use[i].sequence);
     if (!uses->crowded) return;
-    for (unsigned i = 0; i < order->count; i++)
-        want_mark(order->stream[i], order->stream[i]->entered);
-}
-
-bool order_is_idle(const struct order *order)
-{
-    for (unsigned i = 0; i < order->count; i++)
-        if (!is_finished(order->stream[i])) return false;
-    return true;
+    for (unsigned i = 0; i < order->count; i++) {
+        struct order_stream *stream = order->stream[i];
+        bool covered = is_finished(stream) || stream->marked_clock >= uses->crowd_clock;
+        if (!covered && !stream->ended) stream->mark_wanted = true;
+    }
 }

@@ -29,9 +29,13 @@ enum {
 struct order_mark {
     void *event;     /* the driver's; made by the caller at first use of the slot, kept with it */
     uint64_t covers; /* operations up to this one */
+    uint64_t clock;  /* of all streams, when that was so */
 };
 
+struct order;
+
 struct order_stream {
+    const struct order *order;
     void *handle;  /* the program's stream */
     uint64_t key;  /* the thread whose default stream it is, or 0; only that thread can name it, so
                       it records a mark behind each of its operations */
@@ -42,13 +46,15 @@ struct order_stream {
     _Atomic bool mark_wanted; /* somebody waits for a mark: who returns next records one */
     uint64_t entered;
     _Atomic uint64_t returned;
-    uint64_t marked;                 /* covered by a recorded mark */
-    uint64_t done;                   /* covered by a mark that came to pass */
-    unsigned first_mark, mark_count; /* ring of outstanding marks, oldest first */
+    uint64_t marked;                                   /* covered by a recorded mark */
+    uint64_t done;                                     /* covered by a mark that came to pass */
+    uint64_t covering_clock, marked_clock, done_clock; /* the same by the clock of all streams */
+    unsigned first_mark, mark_count;                   /* ring of outstanding marks, oldest first */
     struct order_mark marks[ORDER_MARKS];
 };
 
 struct order {
+    uint64_t clock; /* operations entered, of all streams */
     unsigned count; /* slots in use are below this */
     struct order_stream *stream[ORDER_STREAMS];
 };
@@ -60,7 +66,8 @@ struct order_use {
 
 struct order_uses {
     uint32_t count;
-    bool crowded; /* more streams than fit: idle only when the whole device is */
+    bool crowded;         /* more streams than fit: */
+    uint64_t crowd_clock; /* idle only when all operations up to this one of any stream are done */
     struct order_use use[ORDER_USES];
 };
 
@@ -74,6 +81,7 @@ unsigned order_find(struct order *order, void *handle, uint64_t key, void *conte
 /* An operation enters a stream; returns its number there (from 1). */
 static inline uint64_t order_enter(struct order *order, unsigned slot)
 {
+    order->clock++;
     return ++order->stream[slot]->entered;
 }
 
@@ -84,8 +92,8 @@ static inline void order_leave(struct order_stream *stream)
 }
 
 /* The operation a mark recorded now would cover up to, or 0: nothing new, one is under way, or the
- * stream captures. */
-uint64_t order_mark_covers(const struct order_stream *stream);
+ * stream captures. Who gets one records it before anybody asks again (`marking`). */
+uint64_t order_mark_covers(struct order_stream *stream);
 
 /* The ring slot whose event is to be recorded next: a new mark, or where the ring is full the
  * newest one again. Then, once recorded, order_mark_recorded. */
@@ -117,6 +125,9 @@ static inline void order_uses_note(const struct order *order, struct order_uses 
         order_uses_add(order, uses, slot, sequence);
 }
 
+/* Whatever has been entered so far, on any stream, may touch the memory. */
+void order_uses_crowd(const struct order *order, struct order_uses *uses);
+
 /* Adds all uses in `more`. */
 void order_uses_merge(const struct order *order, struct order_uses *uses,
                       const struct order_uses *more);
@@ -126,8 +137,5 @@ bool order_uses_done(const struct order *order, struct order_uses *uses);
 
 /* Asks for marks that cover the uses not done, on streams where none outstanding does. */
 void order_uses_want_marks(struct order *order, const struct order_uses *uses);
-
-/* True when every operation ever entered is done. */
-bool order_is_idle(const struct order *order);
 
 #endif

@@ -143,7 +143,8 @@ static inline void add_touch(struct pool_op *op, struct segment *segment, uint32
     }
     segment->touch_serial = op->pool->touch_serial;
     segment->touch_index = op->request.count;
-    touches[op->request.count++] = (struct move_touch){segment, segment->generation, first, last};
+    touches[op->request.count++] =
+        (struct move_touch){segment, segment->generation, first, last, false};
 }
 
 static void add_segment(struct pool_op *op, struct segment *segment)
