@@ -130,6 +130,7 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segment_set_prior(segments, segment);
     space_set_owner(segments->space, segment->base, segment->pages, segment);
     segments->live_pages += segment->pages;
+    segments->needed_pages += segment->pages;
     segments->card_pages[card] += segment->pages;
     segments_count_live(segments, (int64_t)bytes);
 }
@@ -152,10 +153,20 @@ vp_status segment_take(struct segments *segments, unsigned card, uint64_t bytes,
     return VP_OK;
 }
 
+/* Of a live segment, pages of chunks in which something lives. */
+static uint64_t needed_pages(const struct segment *segment)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < segment->chunk_count; i++)
+        if (chunk_is_live(&segment->chunks[i])) pages += segment->chunks[i].pages;
+    return pages;
+}
+
 void segment_rest(struct segments *segments, struct segment *segment)
 {
     assert(segment->state == SEGMENT_LIVE);
     segments->live_pages -= segment->pages;
+    segments->needed_pages -= needed_pages(segment);
     segments->card_pages[segment->card] -= segment->pages;
     segments_count_live(segments, -(int64_t)segment->live_bytes);
     segment->live_bytes = 0;
@@ -198,7 +209,8 @@ void segments_count_live(struct segments *segments, int64_t bytes)
 }
 
 /* Adds `sign` × the overlap of [start, start + bytes) to each chunk's live bytes. */
-static void count_chunks(struct segment *segment, vp_addr start, uint64_t bytes, int sign)
+static void count_chunks(struct segments *segments, struct segment *segment, vp_addr start,
+                         uint64_t bytes, int sign)
 {
     vp_addr end = start + bytes;
     for (uint32_t i = segment_chunk_at(segment, start); i < segment->chunk_count; i++) {
@@ -206,11 +218,13 @@ static void count_chunks(struct segment *segment, vp_addr start, uint64_t bytes,
         vp_addr high = low + (UINT64_C(1) << segment->chunk_shift);
         if (low >= end) break;
         uint64_t overlap = (high < end ? high : end) - (low > start ? low : start);
-        uint64_t *live = &segment->chunks[i].live_bytes;
+        uint64_t *live = &segment->chunks[i].live_bytes, before = *live;
         if (sign > 0)
             *live += overlap;
         else
             *live -= overlap < *live ? overlap : *live;
+        if (before == 0 && *live > 0) segments->needed_pages += segment->chunks[i].pages;
+        if (before > 0 && *live == 0) segments->needed_pages -= segment->chunks[i].pages;
     }
 }
 
@@ -274,11 +288,12 @@ void segment_note_alive(struct segments *segments, struct segment *segment, vp_a
 {
     if (!clip(segments, segment, start, &bytes)) return;
     if (!segment->noted) {
+        segments->needed_pages -= segment->pages;
         segment->noted = true; /* until now the segment as a whole counted as one block */
         segments_count_live(segments, -(int64_t)segment->live_bytes);
         segment->live_bytes = 0;
     }
-    count_chunks(segment, start, bytes, 1);
+    count_chunks(segments, segment, start, bytes, 1);
     segment->live_bytes += bytes;
     segments_count_live(segments, (int64_t)bytes);
     add_block(segments, segment, start, bytes);
@@ -290,7 +305,7 @@ void segment_note_dead(struct segments *segments, struct segment *segment, vp_ad
     if (!segment->noted || !clip(segments, segment, start, &bytes)) return;
     if (!remove_block(segment, start, &bytes) && !segment->unlisted) return; /* never noted alive */
     if (bytes > segment->live_bytes) bytes = segment->live_bytes;
-    count_chunks(segment, start, bytes, -1);
+    count_chunks(segments, segment, start, bytes, -1);
     segment->live_bytes -= bytes;
     segments_count_live(segments, -(int64_t)bytes);
 }
@@ -316,17 +331,19 @@ bool segment_reach(const struct segment *segment, vp_addr address, uint32_t *fir
 
 bool segments_are_valid(const struct segments *segments)
 {
-    uint64_t live_pages = 0, live_bytes = 0;
+    uint64_t live_pages = 0, needed = 0, live_bytes = 0;
     list_each(node, &segments->all)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
         if (segment->state != SEGMENT_LIVE) continue;
         live_pages += segment->pages;
+        needed += needed_pages(segment);
         live_bytes += segment->live_bytes;
         uint64_t pages = 0;
         for (uint32_t i = 0; i < segment->chunk_count; i++) pages += segment->chunks[i].pages;
         if (pages != segment->pages || pages > segment->range_pages) return false;
         if (space_owner(segments->space, segment->base) != segment) return false;
     }
-    return live_pages == segments->live_pages && live_bytes == segments->live_bytes;
+    return live_pages == segments->live_pages && needed == segments->needed_pages &&
+           live_bytes == segments->live_bytes;
 }

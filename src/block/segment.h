@@ -120,6 +120,7 @@ struct segments {
     uint32_t chunk_pages;
     uint64_t live_pages;               /* of live segments: what the pool has promised, */
     uint64_t card_pages[VP_MAX_CARDS]; /* and to which card */
+    uint64_t needed_pages;             /* of chunks in which something lives */
     uint64_t live_bytes, peak_bytes;   /* of live blocks, as asked for */
     uint32_t next_id;
     struct list age[VP_MAX_CARDS];        /* least recently used first */

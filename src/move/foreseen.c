@@ -13,11 +13,14 @@
 #include "move/policy.h"
 
 enum {
-    IN_FLIGHT = 3, /* copies in, queued at once: enough to keep the link busy */
-    SOON_OPS = 48, /* blocks born within so many operations are mapped ahead */
-    BEYOND_OPS =
-        24, /* who leaves is used so much later than room runs short: no swapping to and fro */
-    RESERVE_CHUNKS = 2, /* room kept free of forecasts: for sizes that do not fit, and for errors */
+    IN_FLIGHT = 3,     /* copies in, queued at once: enough to keep the link busy */
+    SOON_OPS = 48,     /* blocks born within so many operations are mapped ahead */
+    BEYOND_OPS = 24,   /* who leaves is used so much later than room runs short */
+    DEAD_WAITS = 2000, /* looks in a row, some 0.1 s */
+    /* Room kept free of forecasts, for sizes that do not fit and for errors. What comes in leaves
+     * more of it than what goes out makes: no swapping to and fro. */
+    OUT_CHUNKS = 2,
+    IN_CHUNKS = 4,
 };
 
 /* One look at a card's chunks. */
@@ -32,6 +35,7 @@ struct look {
     uint32_t live_ahead;
     bool busy; /* some would do once they are idle */
     uint64_t dead_pages, room_pages;
+    uint64_t dying_pages; /* dead, not idle; where no dead chunk is idle, all of those */
 };
 
 static void look_at(struct move *move, struct segment *segment, uint32_t ahead, struct look *look)
@@ -57,6 +61,7 @@ static void look_at(struct move *move, struct segment *segment, uint32_t ahead, 
         asked = true;
         if (!idle) {
             look->busy = true;
+            if (!live) look->dying_pages += chunk->pages;
         } else if (live) {
             look->live = chunk;
             look->live_ahead = ahead;
@@ -79,26 +84,40 @@ static void look_around(struct move *move, unsigned card, struct look *look)
     }
 }
 
+/* What is dead will do in a moment, once the operations that touched it are done: better than a
+ * copy out and in. Not for long: it may be that these operations wait for what this one is to do.
+ */
+static bool waits_for_dead(struct move *move, unsigned card, const struct look *look)
+{
+    uint64_t coming = look->room_pages + move->coming_pages[move->home[card]];
+    if (coming + look->dying_pages < policy_wanted_pages(move, card)) return false;
+    return look->dying_pages && ++move->dead_waits < DEAD_WAITS;
+}
+
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action)
 {
     struct look look;
     look_around(move, card, &look);
-    if (look.dead) return policy_send_away(move, look.dead, action);
+    if (look.dead) {
+        move->dead_waits = 0;
+        return policy_send_away(move, look.dead, action);
+    }
+    if (waits_for_dead(move, card, &look)) return FOUND_BUSY;
     if (look.live) return policy_send_away(move, look.live, action);
     return look.busy ? FOUND_BUSY : FOUND_NOTHING;
 }
 
-/* Most that will live at once until `ahead`, beyond what lives now; in pages. */
+/* Most pages that will be needed at once until `ahead`, beyond those needed now. */
 static uint64_t growth_pages(const struct move *move, uint32_t ahead)
 {
     const struct foresight *foresight = &move->foresight;
     uint32_t last = ahead < foresight->following->op_count ? ahead : foresight->following->op_count;
-    uint64_t now = move->segments->live_bytes, most = now;
+    uint64_t now = move->segments->needed_pages, most = now;
     for (uint32_t i = 1; i <= last; i++) {
-        uint64_t live = foresight_live_bytes(foresight, i);
-        if (live > most) most = live;
+        uint64_t needed = foresight_needed_pages(foresight, i);
+        if (needed > most) most = needed;
     }
-    return (most - now) >> move->segments->space->page_shift;
+    return most - now;
 }
 
 static bool map_home(struct move *move, struct chunk *chunk, struct move_action *action)
@@ -133,10 +152,10 @@ static bool bring_next(struct move *move, unsigned card, const struct look *look
     const struct move_lane *lane = &move->lanes[2 * card];
     if (!look->nearest || lane->busy || lane->issued - lane->ended >= IN_FLIGHT) return false;
     uint64_t pages = look->nearest->pages;
-    uint64_t reserve = RESERVE_CHUNKS * move->segments->chunk_pages;
+    uint64_t reserve = IN_CHUNKS * move->segments->chunk_pages;
     uint64_t need = pages + growth_pages(move, look->nearest_ahead) + reserve;
     if (need > look->room_pages + look->dead_pages) return false;
-    if (pages > look->room_pages) return drop_dead(move, look, look->nearest_ahead, action);
+    if (pages > look->room_pages) return drop_dead(move, look, 0, action);
     return map_home(move, look->nearest, action);
 }
 
@@ -188,12 +207,11 @@ static uint32_t find_frontier(struct move *move, unsigned card, const struct loo
     count_due(move, card, last, due);
     int64_t room = (int64_t)(look->room_pages + look->dead_pages + move->coming_pages[home] +
                              move->frames->place[home].parked_pages);
-    room -= RESERVE_CHUNKS * (int64_t)move->segments->chunk_pages * 2;
-    int64_t now = (int64_t)move->segments->live_bytes;
+    room -= OUT_CHUNKS * (int64_t)move->segments->chunk_pages;
+    int64_t now = (int64_t)move->segments->needed_pages;
     for (uint32_t i = 1; i <= last; i++) {
         room -= due[i];
-        int64_t born = (int64_t)foresight_live_bytes(foresight, i) - now;
-        if (room < born >> move->segments->space->page_shift) return i;
+        if (room < (int64_t)foresight_needed_pages(foresight, i) - now) return i;
     }
     return UINT32_MAX;
 }

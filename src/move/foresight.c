@@ -112,7 +112,7 @@ static void note_unknown(struct foresight *foresight, const struct move_touch *t
 }
 
 void foresight_note(struct foresight *foresight, uint32_t number, uint32_t op_count, uint32_t at,
-                    const struct move_touch *touches, uint32_t count, uint64_t live_bytes)
+                    const struct move_touch *touches, uint32_t count, uint64_t needed_pages)
 {
     foresight->clock++;
     struct foresight_period *period = number ? find(foresight, number, op_count) : NULL;
@@ -127,7 +127,7 @@ void foresight_note(struct foresight *foresight, uint32_t number, uint32_t op_co
         return;
     }
     enter(foresight, op, op_count, touches, count);
-    op->live_bytes = live_bytes;
+    op->needed_pages = needed_pages;
     foresight->following = period;
     period->used = foresight->clock;
     period->notes++;

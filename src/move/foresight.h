@@ -34,7 +34,7 @@ struct foresight_touch {
 
 struct foresight_op {
     uint32_t first, count, room; /* its part of the touches */
-    uint64_t live_bytes;         /* when it was entered */
+    uint64_t needed_pages;       /* when it was entered */
 };
 
 struct foresight_period {
@@ -61,7 +61,7 @@ void foresight_destroy(struct foresight *foresight);
 /* An operation enters: operation `op` of a period of `op_count`, or, with period 0, one that
  * nothing is known of. Foretells the next use of each segment touched. */
 void foresight_note(struct foresight *foresight, uint32_t period, uint32_t op_count, uint32_t op,
-                    const struct move_touch *touches, uint32_t count, uint64_t live_bytes);
+                    const struct move_touch *touches, uint32_t count, uint64_t needed_pages);
 
 /* What lived in the segment is dead. */
 void foresight_died(struct foresight *foresight, struct segment *segment);
@@ -81,11 +81,11 @@ static inline bool foresight_sees(const struct foresight *foresight)
     return foresight->following && foresight->following->notes > foresight->following->op_count;
 }
 
-/* Bytes that live `ahead` operations from now. */
-static inline uint64_t foresight_live_bytes(const struct foresight *foresight, uint32_t ahead)
+/* Pages of chunks in which something lives, `ahead` operations from now. */
+static inline uint64_t foresight_needed_pages(const struct foresight *foresight, uint32_t ahead)
 {
     const struct foresight_period *period = foresight->following;
-    return period->ops[(foresight->at + ahead) % period->op_count].live_bytes;
+    return period->ops[(foresight->at + ahead) % period->op_count].needed_pages;
 }
 
 #endif

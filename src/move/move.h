@@ -169,8 +169,9 @@ struct move {
     uint64_t coming_pages[VP_MAX_PLACES]; /* of chunks LEAVING and UNMAPPING: will be free */
     struct move_lane lanes[MOVE_LANES];
     struct move_counts counts;
-    uint64_t changes; /* of chunks' states */
-    struct {          /* when a look ahead found nothing to do */
+    uint64_t changes;    /* of chunks' states */
+    uint32_t dead_waits; /* in a row, for work to be done with what is dead */
+    struct {             /* when a look ahead found nothing to do */
         uint64_t clock, changes;
     } looked_in, looked_out;
     uint64_t coverage[CHUNK_STATES][MOVE_EVENT_COUNT];

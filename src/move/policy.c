@@ -310,7 +310,7 @@ static enum found use_in_place(struct move *move, struct chunk *chunk, struct mo
     return found;
 }
 
-static uint64_t wanted_pages(const struct move *move, unsigned card)
+uint64_t policy_wanted_pages(const struct move *move, unsigned card)
 {
     uint64_t pages = 0;
     list_each(node, &move->wanted)
@@ -326,7 +326,7 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
 {
     unsigned card = chunk->segment->card, home = move->home[card];
     uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
-    if (coming >= wanted_pages(move, card)) return FOUND_BUSY;
+    if (coming >= policy_wanted_pages(move, card)) return FOUND_BUSY;
     enum found found = evict(move, card, WHICH_ANY, action);
     if (found == FOUND_NOTHING) found = evict_dead(move, action);
     if (found != FOUND_NOTHING || coming || move->frames->place[home].withdrawn_pages) return found;
@@ -423,7 +423,7 @@ bool policy_next_copy(struct move *move, struct move_action *action)
         unsigned home = move->home[card];
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home] +
                         move->frames->place[home].parked_pages;
-        if (wanted_pages(move, card) <= room) continue;
+        if (policy_wanted_pages(move, card) <= room) continue;
         if (evict(move, card, WHICH_ANY, action) == FOUND_ACTION) return true;
     }
     if (waits_alone(move)) return false;

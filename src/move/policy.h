@@ -21,6 +21,9 @@ bool policy_take_lane(struct move *move, struct move_action *action, unsigned la
 bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct frame **frame,
                      struct move_action *action, enum found *found);
 
+/* Pages of chunks that are to be brought home to the card. */
+uint64_t policy_wanted_pages(const struct move *move, unsigned card);
+
 /* Sends a chunk away that is at home: dead, it is unmapped; live, copied out where the action may
  * copy. */
 enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_action *action);

@@ -139,7 +139,7 @@ void foresee_op(vp_pool *pool, const struct pool_op *op)
     bool follows = place.match == FINDER_MATCHED || place.match == FINDER_TOUCHES;
     uint32_t length = follows ? length_of(foresee, place.period) : 0;
     foresight_note(&pool->move.foresight, length ? place.period : 0, length, place.op,
-                   op->request.touches, op->request.count, pool->segments.live_bytes);
+                   op->request.touches, op->request.count, pool->segments.needed_pages);
 }
 
 void foresee_alloc(vp_pool *pool, uint32_t id, uint64_t bytes)
