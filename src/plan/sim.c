@@ -267,11 +267,20 @@ static bool end_op(struct sim *sim)
     return true;
 }
 
+/* How far the host may be ahead of the device. Who evicts on demand learns that a victim is idle
+ * from a mark recorded then, behind all that is launched: the device has to catch up first. */
+static uint64_t lead_ops(const struct sim *sim)
+{
+    enum executor_mode mode = sim->executor.options.mode;
+    if (mode == EXECUTOR_DEMAND || mode == EXECUTOR_LRU) return 1;
+    return sim->shape->op_count < LEAD_OPS ? sim->shape->op_count : LEAD_OPS;
+}
+
 /* The host launches what it may. */
 static bool launch(struct sim *sim)
 {
     struct executor *executor = &sim->executor;
-    uint64_t lead = sim->shape->op_count < LEAD_OPS ? sim->shape->op_count : LEAD_OPS;
+    uint64_t lead = lead_ops(sim);
     bool any = false;
     while (executor->launched - executor->done < lead) {
         uint32_t at = (uint32_t)(executor->launched % sim->shape->op_count);
