@@ -115,7 +115,7 @@ static void queue_planned(struct executor *executor, uint32_t index)
 {
     const struct executor_item *item = &executor->items[index];
     uint32_t gap = executor_gap(executor, index);
-    uint64_t key = executor->options.order == EXECUTOR_FURTHEST ? ~item->next : executor->done;
+    uint64_t key = executor->done;
     if (executor->plan.away[gap])
         heap_set(item->host_copy ? &executor->dropping : &executor->leaving, index, key);
     else if (executor->plan.save_for[gap] != SHAPE_NEVER && !item->host_copy && !item->saving)

@@ -40,12 +40,8 @@ enum executor_mode {
 #undef EXECUTOR_MODE
 };
 
-/* Which of the chunks that a plan sends away leaves first. */
-enum executor_order { EXECUTOR_FIFO, EXECUTOR_FURTHEST, EXECUTOR_ORDERS };
-
 struct executor_options {
     enum executor_mode mode;
-    enum executor_order order;
     uint64_t capacity_bytes; /* of the card, for data and spare frames */
     uint64_t host_bytes;     /* of the refuge */
     uint64_t spare_bytes;    /* unmapped free frames to have at hand */
@@ -144,7 +140,7 @@ struct executor {
     uint32_t grave_first, grave_count, grave_room;
     struct heap away;     /* items AWAY that will be used, by next use */
     struct heap idle;     /* items HOME that no launched op uses; next victim first */
-    struct heap leaving;  /* PLAN: items whose time away has begun, in the chosen order; */
+    struct heap leaving;  /* PLAN: items whose time away has begun, first come first; */
     struct heap dropping; /* the same where the host has a good copy */
     struct heap saving;   /* PLAN: items to be copied out early */
     uint32_t *wanted;     /* items that the waiting op lacks */

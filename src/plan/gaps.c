@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* More than any gap's worth that has a cost. */
+#define FOR_NOTHING (UINT64_C(1) << 62)
+
 void gaps_destroy(struct gaps *gaps)
 {
     free(gaps->gap);
-    free(gaps->by_length);
+    free(gaps->by_worth);
     free(gaps->away);
     free(gaps->save_for);
     free(gaps->occupied);
@@ -26,6 +29,13 @@ static uint64_t start_ns(const struct shape *shape, uint64_t at)
     return round * shape->ops[shape->op_count].start_ns + shape->ops[at % shape->op_count].start_ns;
 }
 
+static bool is_written(const struct shape *shape, const struct shape_role *role)
+{
+    for (uint32_t use = 0; use < role->use_count; use++)
+        if (shape->uses[role->first_use + use].writes) return true;
+    return false;
+}
+
 static void fill_gap(struct gaps *gaps, uint32_t chunk_index, uint32_t use)
 {
     const struct shape *shape = gaps->shape;
@@ -41,31 +51,36 @@ static void fill_gap(struct gaps *gaps, uint32_t chunk_index, uint32_t use)
         return;
     }
     gap->ns = start_ns(shape, gap->to) - start_ns(shape, gap->from + 1ull);
-    gaps->by_length[gaps->length_count++] = chunk->first_gap + use;
+    gap->written = is_written(shape, role);
+    gaps->by_worth[gaps->worth_count++] = chunk->first_gap + use;
 }
 
 struct sorted {
-    uint64_t ns;
+    uint64_t worth;
     uint32_t index;
 };
 
-static int longest_first(const void *a, const void *b)
+static int best_first(const void *a, const void *b)
 {
     const struct sorted *x = a, *y = b;
-    if (x->ns != y->ns) return x->ns > y->ns ? -1 : 1;
+    if (x->worth != y->worth) return x->worth > y->worth ? -1 : 1;
     return x->index < y->index ? -1 : 1;
 }
 
-static bool sort_gaps(struct gaps *gaps)
+vp_status gaps_weigh(struct gaps *gaps, unsigned in, unsigned out)
 {
-    struct sorted *sorted = malloc((gaps->length_count + 1u) * sizeof *sorted);
-    if (!sorted) return false;
-    for (uint32_t i = 0; i < gaps->length_count; i++)
-        sorted[i] = (struct sorted){gaps->gap[gaps->by_length[i]].ns, gaps->by_length[i]};
-    qsort(sorted, gaps->length_count, sizeof *sorted, longest_first);
-    for (uint32_t i = 0; i < gaps->length_count; i++) gaps->by_length[i] = sorted[i].index;
+    struct sorted *sorted = malloc((gaps->worth_count + 1u) * sizeof *sorted);
+    if (!sorted) return VP_NO_HOST_MEMORY;
+    for (uint32_t i = 0; i < gaps->worth_count; i++) {
+        const struct gap *gap = &gaps->gap[gaps->by_worth[i]];
+        uint64_t cost = (gap->dies ? 0 : in) + (gap->written ? out : 0);
+        uint64_t worth = cost ? gap->ns * 64 / cost : gap->ns + FOR_NOTHING;
+        sorted[i] = (struct sorted){worth, gaps->by_worth[i]};
+    }
+    qsort(sorted, gaps->worth_count, sizeof *sorted, best_first);
+    for (uint32_t i = 0; i < gaps->worth_count; i++) gaps->by_worth[i] = sorted[i].index;
     free(sorted);
-    return true;
+    return VP_OK;
 }
 
 vp_status gaps_create(const struct shape *shape, struct gaps *gaps)
@@ -73,16 +88,16 @@ vp_status gaps_create(const struct shape *shape, struct gaps *gaps)
     size_t count = shape->gap_count + 1u;
     *gaps = (struct gaps){.shape = shape,
                           .gap = calloc(count, sizeof *gaps->gap),
-                          .by_length = malloc(count * sizeof *gaps->by_length),
+                          .by_worth = malloc(count * sizeof *gaps->by_worth),
                           .away = calloc(count, sizeof *gaps->away),
                           .save_for = malloc(count * sizeof *gaps->save_for),
                           .occupied = calloc(shape->op_count + 1u, sizeof *gaps->occupied)};
-    bool ok = gaps->gap && gaps->by_length && gaps->away && gaps->save_for && gaps->occupied;
+    bool ok = gaps->gap && gaps->by_worth && gaps->away && gaps->save_for && gaps->occupied;
     for (uint32_t i = 0; ok && i < shape->chunk_count; i++) {
         const struct shape_role *role = &shape->roles[shape->chunks[i].role];
         for (uint32_t use = 0; use < role->use_count; use++) fill_gap(gaps, i, use);
     }
-    ok = ok && sort_gaps(gaps);
+    ok = ok && gaps_weigh(gaps, 1, 1) == VP_OK;
     if (!ok) {
         gaps_destroy(gaps);
         return VP_NO_HOST_MEMORY;
@@ -123,8 +138,8 @@ void gaps_set(struct gaps *gaps, const uint8_t *away)
         uint64_t from = persists ? 0 : shape->uses[role->first_use].at;
         add_bytes(gaps, from, persists ? shape->op_count : role->end, shape->chunks[i].bytes);
     }
-    for (uint32_t i = 0; away && i < gaps->length_count; i++)
-        if (away[gaps->by_length[i]]) choose(gaps, gaps->by_length[i], true);
+    for (uint32_t i = 0; away && i < gaps->worth_count; i++)
+        if (away[gaps->by_worth[i]]) choose(gaps, gaps->by_worth[i], true);
 }
 
 static bool covers(const struct gaps *gaps, const struct gap *gap, uint32_t op)
@@ -143,11 +158,11 @@ static uint32_t fullest(const struct gaps *gaps, const uint8_t *hopeless)
     return best;
 }
 
-/* Makes the op fit, longest gaps first; false: it cannot. */
+/* Makes the op fit, best gaps first; false: it cannot. */
 static bool relieve(struct gaps *gaps, uint32_t op, uint64_t bytes)
 {
-    for (uint32_t i = 0; i < gaps->length_count && gaps->occupied[op] > bytes; i++) {
-        uint32_t index = gaps->by_length[i];
+    for (uint32_t i = 0; i < gaps->worth_count && gaps->occupied[op] > bytes; i++) {
+        uint32_t index = gaps->by_worth[i];
         if (!gaps->away[index] && covers(gaps, &gaps->gap[index], op)) choose(gaps, index, true);
     }
     return gaps->occupied[op] <= bytes;
@@ -176,8 +191,8 @@ void gaps_fit(struct gaps *gaps, uint64_t bytes)
         if (!relieve(gaps, op, bytes)) hopeless[op] = 1;
     }
     free(hopeless);
-    for (uint32_t i = gaps->length_count; i-- > 0;) {
-        uint32_t index = gaps->by_length[i];
+    for (uint32_t i = gaps->worth_count; i-- > 0;) {
+        uint32_t index = gaps->by_worth[i];
         if (gaps->away[index] && fits_without(gaps, index, bytes)) choose(gaps, index, false);
     }
 }

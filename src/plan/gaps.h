@@ -12,27 +12,33 @@ struct gap {
     uint32_t chunk;
     uint32_t from, to; /* ops that use it, or its death; positions as in shape.h */
     uint64_t ns;       /* from the end of the one to the start of the other, everything in HBM */
+    bool written;      /* so that it has to be copied out */
     bool dies;         /* `to` is its death */
 };
 
 struct gaps {
     const struct shape *shape;
-    struct gap *gap;     /* of each number; one without an op between its ends has to == from + 1 */
-    uint32_t *by_length; /* numbers of those with ops between, longest first */
-    uint32_t length_count;
+    struct gap *gap;    /* of each number; one without an op between its ends has to == from + 1 */
+    uint32_t *by_worth; /* numbers of those with ops between, best first; see gaps_weigh */
+    uint32_t worth_count;
     uint8_t *away;      /* chosen */
     uint32_t *save_for; /* see executor_plan */
     uint64_t *occupied; /* of each op position: bytes at home */
 };
 
+/* Without weights copies in and out count alike. */
 vp_status gaps_create(const struct shape *shape, struct gaps *gaps) VP_MUST_USE;
 void gaps_destroy(struct gaps *gaps);
+
+/* What a gap is worth is its time for what it costs: `in` if the chunk has to come back, and `out`
+ * if it has to be copied out. The link that is busier should weigh more. VP_NO_HOST_MEMORY. */
+vp_status gaps_weigh(struct gaps *gaps, unsigned in, unsigned out) VP_MUST_USE;
 
 /* Starts anew from the gaps marked in `away`; NULL: none. */
 void gaps_set(struct gaps *gaps, const uint8_t *away);
 
-/* Chooses more gaps, at the fullest op the longest one, until everything fits `bytes`, or nothing
- * can be added for the op; then gives up those, shortest first, without which it still fits. */
+/* Chooses more gaps, at the fullest op the best ones, until everything fits `bytes`, or nothing can
+ * be added for the op; then gives up those, worst first, without which it still fits. */
 void gaps_fit(struct gaps *gaps, uint64_t bytes);
 
 /* Finds the early copies that the choice allows. */

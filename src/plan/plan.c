@@ -46,7 +46,6 @@ struct search {
 static struct executor_options default_options(const struct search *search)
 {
     return (struct executor_options){.mode = EXECUTOR_EAGER,
-                                     .order = EXECUTOR_FIFO,
                                      .capacity_bytes = search->limits->hbm_bytes,
                                      .host_bytes = search->limits->host_bytes,
                                      .spare_bytes = SPARE_CHUNKS * search->shape->chunk_bytes,
@@ -60,6 +59,7 @@ static void keep(struct search *search, const struct sim_result *result)
     const struct shape *shape = search->shape;
     search->status = VP_OK;
     best->options = search->options;
+    best->best_candidate = best->candidates;
     best->predicted = *result;
     if (search->options.mode != EXECUTOR_PLAN) return;
     memcpy(best->away, search->gaps.away, shape->gap_count * sizeof *best->away);
@@ -106,19 +106,32 @@ static bool is_perfect(const struct search *search)
     return search->status == VP_OK && best->step_ns <= best->in_hbm_ns + best->in_hbm_ns / 1000;
 }
 
-/* Plans from the gaps that `start` marks, in every order. */
-static void try_gaps(struct search *search, const uint8_t *start)
+/* Plans from the gaps that `start` marks. Returns whether it is the best plan so far. */
+static bool try_gaps(struct search *search, const uint8_t *start)
 {
+    uint32_t best = search->best->best_candidate;
     search->options.mode = EXECUTOR_PLAN;
     gaps_set(&search->gaps, start);
     gaps_fit(&search->gaps, search->limits->hbm_bytes);
     gaps_find_saves(&search->gaps);
-    for (unsigned order = 0; order < EXECUTOR_ORDERS; order++) {
-        search->options.order = (enum executor_order)order;
-        try(search, NULL);
-        if (is_perfect(search)) break;
+    try(search, NULL);
+    return search->best->best_candidate != best;
+}
+
+/* Which link is short is not known before: it depends on what is chosen. */
+static void try_weights(struct search *search)
+{
+    static const struct {
+        unsigned in, out;
+    } weights[] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {1, 0}};
+    unsigned best = 0;
+    for (unsigned i = 0; i < sizeof weights / sizeof *weights; i++) {
+        if (gaps_weigh(&search->gaps, weights[i].in, weights[i].out) != VP_OK) return;
+        if (try_gaps(search, NULL)) best = i;
+        if (is_perfect(search)) return;
     }
-    search->options.order = EXECUTOR_FIFO;
+    if (gaps_weigh(&search->gaps, weights[best].in, weights[best].out) != VP_OK) return;
+    try_gaps(search, search->swapped);
 }
 
 static bool moves(const struct sim_result *result)
@@ -130,9 +143,7 @@ static void try_all(struct search *search)
 {
     try_rule(search, EXECUTOR_EAGER);
     if (is_perfect(search) && !moves(&search->best->predicted)) return;
-    try_gaps(search, NULL);
-    if (is_perfect(search)) return;
-    try_gaps(search, search->swapped);
+    try_weights(search);
     if (is_perfect(search)) return;
     try_rule(search, EXECUTOR_DEMAND);
     try_rule(search, EXECUTOR_LRU);

@@ -33,7 +33,7 @@ struct plan {
     uint32_t *save_for;
     uint64_t *occupied;
     struct sim_result predicted;
-    uint32_t candidates; /* that were simulated */
+    uint32_t candidates, best_candidate; /* how many were simulated, and which one this is */
 };
 
 /* Whole chunks for a card of which hbm_bytes may be used: a twelfth, 2 to 32 MiB. */

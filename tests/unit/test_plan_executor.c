@@ -321,7 +321,6 @@ static void survives_any_order(void **state)
         uint64_t capacity = shape.peak_bytes / 10 * (2 + random_below(&random, 9)) + 2 * MIB;
         struct executor_options options =
             options_of((enum executor_mode)(seed % 5), units_round_up(capacity, 2 * MIB));
-        options.order = (enum executor_order)random_below(&random, EXECUTOR_ORDERS);
         options.spare_bytes = random_below(&random, 3) * 8 * MIB;
         gaps_fit(&gaps, options.capacity_bytes);
         gaps_find_saves(&gaps);
