@@ -526,7 +526,9 @@ static vp_status run_step(struct sim *sim, uint64_t until)
     memset(&sim->step, 0, sizeof sim->step);
     sim->step_start = sim->now;
     if (sim->task->swapped) memset(sim->task->swapped, 0, sim->shape->gap_count);
+    uint64_t events = 0, most = 1000ull * (sim->shape->op_count + sim->shape->item_count);
     while (sim->executor.done < until) {
+        if (events++ > most) return VP_NOT_READY; /* it moves, and gets nowhere */
         settle(sim);
         note_used(sim);
         if (sim->executor.done >= until) break;

@@ -66,8 +66,8 @@ struct sim_task {
 
 /* Simulates until the step is steady; where it is not after SIM_STEPS, the result is the mean of
  * the last ones. VP_QUOTA: an op needs more than the card holds and cannot use the rest in place,
- * or card and host together are too small; *op (may be NULL) tells which. VP_NOT_READY: hopeless.
- * VP_NO_HOST_MEMORY. */
+ * or card and host together are too small; *op (may be NULL) tells which. VP_NOT_READY: hopeless,
+ * or the executor moves data without end. VP_NO_HOST_MEMORY. */
 vp_status sim_run(const struct sim_task *task, struct sim_result *result, uint32_t *op) VP_MUST_USE;
 
 #endif
