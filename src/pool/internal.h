@@ -186,6 +186,9 @@ void pool_drain_context(vp_pool *pool, CUcontext context);
  * answer. */
 CUresult pool_current_context(const vp_pool *pool, CUcontext *context);
 
+/* Sets the thread's capture mode, and returns the one before in *mode. */
+CUresult pool_exchange_mode(vp_pool *pool, int *mode);
+
 /* Whether an event has come to pass; lock held, let go meanwhile. An error that stays is that of a
  * lost context: then the pool is lost. */
 bool pool_has_passed(vp_pool *pool, CUevent event);

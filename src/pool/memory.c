@@ -186,7 +186,8 @@ static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *add
 
 static void rest(vp_pool *pool, struct segment *segment)
 {
-    if (segment->captured) order_uses_crowd(&pool->order, &segment->uses); /* graphs */
+    if (segment->captured) order_uses_crowd(&pool->order, &segment->uses); /* by graphs, unnamed */
+    segment->captured = false;
     if (!segment->noted) pool_block_dies(pool, segment->id, segment->bytes);
     lay_to_rest(pool, segment);
 }

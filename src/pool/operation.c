@@ -508,11 +508,11 @@ CUresult pool_op_enter(struct pool_op *op)
     unsigned event_count = 0;
     bool relaxes = atomic_load_explicit(&pool->captures, memory_order_relaxed) != 0;
     int mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* our queries disturb no capture of the program's */
-    relaxes = relaxes && pool->driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    relaxes = relaxes && pool_exchange_mode(pool, &mode) == CUDA_SUCCESS;
     pool_lock(pool);
     CUresult result = admit(op, context, events, &event_count);
     pool_unlock(pool);
-    if (relaxes) pool->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    if (relaxes) pool_exchange_mode(pool, &mode);
     for (unsigned i = 0; i < event_count && result == CUDA_SUCCESS; i++) {
         result = pool->driver->cuStreamWaitEvent(op->stream, events[i], 0);
         if (result != CUDA_SUCCESS) result = pool->driver->cuEventSynchronize(events[i]);

@@ -419,6 +419,22 @@ static void carry_out(vp_pool *pool, const struct move_action *action, struct mo
 
 /* ---- what has finished ---- */
 
+CUresult pool_exchange_mode(vp_pool *pool, int *mode)
+{
+    CUresult result;
+    unsigned tries = 0;
+    do result = pool->driver->cuThreadExchangeStreamCaptureMode(mode);
+    while (result != CUDA_SUCCESS && ++tries < TRIES);
+    return result;
+}
+
+/* The program captures, and the driver will not be asked now. */
+static bool is_for_capture(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
 bool pool_has_passed(vp_pool *pool, CUevent event)
 {
     CUresult result;
@@ -427,7 +443,7 @@ bool pool_has_passed(vp_pool *pool, CUevent event)
     do result = pool->driver->cuEventQuery(event);
     while (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && ++tries < TRIES);
     pool_lock(pool);
-    if (tries == TRIES) lose(pool, result);
+    if (tries == TRIES && !is_for_capture(result)) lose(pool, result);
     return result == CUDA_SUCCESS;
 }
 
@@ -515,7 +531,9 @@ static bool is_busy(const vp_pool *pool)
 static void run_mover(vp_pool *pool, bool (*work)(vp_pool *))
 {
     int mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* our calls disturb no capture of the program's */
-    pool->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    CUresult relaxed = pool_exchange_mode(pool, &mode);
+    if (relaxed != CUDA_SUCCESS)
+        log_warn("the mover may disturb captures: %s", driver_error_name(pool->driver, relaxed));
     CUcontext current = NULL;
     pool_lock(pool);
     while (!pool->stopping) {

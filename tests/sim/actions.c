@@ -85,7 +85,10 @@ static void act(struct thread *thread)
     } else if (kind < 98) {
         streams_make(thread);
     } else if (kind < 99) {
-        streams_destroy_one(thread);
+        if (sim_chance(50))
+            streams_destroy_one(thread);
+        else
+            graphs_run(thread);
     } else {
         pool_functions_end(sim.pool);
         lose_card();

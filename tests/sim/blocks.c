@@ -325,3 +325,13 @@ void blocks_copy_words(struct place to, struct place from, uint64_t words, uint6
         blocks_set_word(to, i, place_value(from)[i] + delta, place_known(from)[i]);
     to.block->pointers |= from.block->pointers;
 }
+
+void blocks_mix_words(struct place to, const struct place *from, uint64_t words, uint64_t seed)
+{
+    for (uint64_t i = 0; i < words; i++) {
+        bool known = place_known(to)[i] && (!from || place_known(*from)[i]);
+        uint64_t other = from ? place_value(*from)[i] : 0;
+        blocks_set_word(to, i, kernels_mix_value(place_value(to)[i], other, seed),
+                        known ? KNOWN : UNKNOWN);
+    }
+}

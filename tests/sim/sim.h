@@ -21,6 +21,7 @@
  *     kernels.c    the kernels, emulated and on the reference memory
  *     work.c       launches
  *     transfer.c   copies and memsets
+ *     graphs.c     captures, and what comes of them
  *     actions.c    everything else a program does, and what it does next */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
@@ -77,6 +78,7 @@ EMU_CALLS(SIM_DECLARE)
     X(copies, "copies")                                                                            \
     X(memsets, "memsets")                                                                          \
     X(uses, "uses announced without the shim")                                                     \
+    X(graphs, "graphs launched")                                                                   \
     X(refused, "operations refused")                                                               \
     X(read_back_bytes, "bytes read back and compared")                                             \
     X(streams_ended, "streams destroyed")                                                          \
@@ -281,6 +283,7 @@ void blocks_forget_stream(unsigned stream);
 struct place blocks_pick_part(struct sim_block *block,
                               uint64_t *words); /* *words: at most; then how many */
 void blocks_set_word(struct place place, uint64_t i, uint64_t value, uint8_t known);
+void blocks_mix_words(struct place to, const struct place *from, uint64_t words, uint64_t seed);
 void blocks_copy_words(struct place to, struct place from, uint64_t words, uint64_t delta);
 void blocks_compare(const char *what, const uint64_t *got, const uint64_t *expected,
                     const uint8_t *known, uint64_t words);
@@ -354,6 +357,9 @@ void transfer_read(struct thread *thread, struct sim_block *block, uint64_t firs
 /* Pinned memory is in use until its event has come to pass, and is looked at then. */
 void transfer_mark_pinned(struct thread *thread, unsigned stream);
 void transfer_look_at_pinned(struct thread *thread);
+
+/* graphs.c */
+void graphs_run(struct thread *thread);
 
 /* actions.c */
 void actions_of_thread(void *thread);

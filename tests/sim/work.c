@@ -4,16 +4,6 @@
 
 #include "sim.h"
 
-static void mix_words(struct place to, const struct place *from, uint64_t words, uint64_t seed)
-{
-    for (uint64_t i = 0; i < words; i++) {
-        bool known = place_known(to)[i] && (!from || place_known(*from)[i]);
-        uint64_t other = from ? place_value(*from)[i] : 0;
-        blocks_set_word(to, i, kernels_mix_value(place_value(to)[i], other, seed),
-                        known ? KNOWN : UNKNOWN);
-    }
-}
-
 /* ---- Launches ---- */
 
 static void pack(enum kernel kernel, void **params, unsigned count, char *buffer, size_t *bytes,
@@ -125,7 +115,7 @@ static void mix(struct job *job, struct sim_block *to_block, struct sim_block *f
               job->stream);
     CUresult result = sim_chance(10) ? launch_announced(job, KERNEL_MIX, params)
                                      : launch(job, KERNEL_MIX, params, 4);
-    if (result == CUDA_SUCCESS) mix_words(to, &from, words, seed);
+    if (result == CUDA_SUCCESS) blocks_mix_words(to, &from, words, seed);
     job_end(job, result, "mix");
 }
 
@@ -254,7 +244,7 @@ static void gather(struct job *job, struct sim_block *to_block, struct sim_block
               count, base, job->stream);
     CUresult result = launch(job, KERNEL_GATHER, params, 4);
     for (uint64_t k = 0; k < count && result == CUDA_SUCCESS; k++)
-        mix_words(to, &from[k], words, k);
+        blocks_mix_words(to, &from[k], words, k);
     sim.coverage.hidden += result == CUDA_SUCCESS;
     job_end(job, result, "gather");
 }
@@ -272,7 +262,7 @@ static void scatter(struct job *job, struct sim_block *table)
               job->stream);
     CUresult result = launch(job, KERNEL_SCATTER, params, 4);
     for (uint64_t k = 0; k < count && result == CUDA_SUCCESS; k++)
-        mix_words(to[k], NULL, words, seed);
+        blocks_mix_words(to[k], NULL, words, seed);
     sim.coverage.hidden += result == CUDA_SUCCESS;
     job_end(job, result, "scatter");
 }
@@ -302,7 +292,7 @@ static void deep(struct job *job, struct sim_block *to_block, struct sim_block *
               dst, count, base, job->stream);
     CUresult result = launch(job, KERNEL_DEEP, params, 4);
     for (uint64_t k = 0; k < count && result == CUDA_SUCCESS; k++)
-        mix_words(to, &from[k], words, k);
+        blocks_mix_words(to, &from[k], words, k);
     sim.coverage.hidden += result == CUDA_SUCCESS;
     job_end(job, result, "deep gather");
 }

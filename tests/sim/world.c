@@ -118,7 +118,13 @@ void world_choose(void)
 
 bool world_has_room(void)
 {
-    return sim.profile.exact; /* the pool promises no more than it can keep */
+    if (!sim.profile.exact) return false;
+    list_each(node, &sim.pool->segments.all)
+    {
+        const struct segment *segment = list_entry(node, struct segment, all);
+        if (segment->state == SEGMENT_LIVE && segment->captured) return false; /* never moves */
+    }
+    return true; /* the pool promises no more than it can keep */
 }
 
 /* Where the page table says a chunk is, it is. */
