@@ -14,8 +14,8 @@
 
 enum {
     IN_FLIGHT = 3,     /* copies in, queued at once: enough to keep the link busy */
-    SOON_OPS = 48,     /* blocks born within so many operations are mapped ahead */
-    BEYOND_OPS = 24,   /* who leaves is used so much later than room runs short */
+    SOON_OPS = 96,     /* blocks born within so many operations are mapped ahead */
+    BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
     DEAD_WAITS = 2000, /* looks in a row, some 0.1 s */
     /* Room kept free of forecasts, for sizes that do not fit and for errors. What comes in leaves
      * more of it than what goes out makes: no swapping to and fro. */
@@ -227,7 +227,8 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
         look_around(move, card, &look);
         uint32_t frontier = find_frontier(move, card, &look);
         if (frontier == UINT32_MAX || !look.live) continue;
-        bool beyond = look.live_ahead == UINT32_MAX || look.live_ahead > frontier + BEYOND_OPS;
+        uint32_t least = move->foresight.following->op_count / BEYOND_PART;
+        bool beyond = look.live_ahead == UINT32_MAX || look.live_ahead > frontier + least;
         if (beyond && policy_send_away(move, look.live, action) == FOUND_ACTION) return true;
     }
     move->looked_out.clock = move->foresight.clock;
