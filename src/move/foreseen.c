@@ -91,7 +91,14 @@ static bool waits_for_dead(struct move *move, unsigned card, const struct look *
 {
     uint64_t coming = look->room_pages + move->coming_pages[move->home[card]];
     if (coming + look->dying_pages < policy_wanted_pages(move, card)) return false;
-    return look->dying_pages && ++move->dead_waits < DEAD_WAITS;
+    if (!look->dying_pages || move->dead_waits >= DEAD_WAITS) return false;
+    move->dead_waits++;
+    return true;
+}
+
+bool foreseen_is_tired(struct move *move)
+{
+    return move->dead_waits && move->dead_waits < DEAD_WAITS && ++move->dead_waits == DEAD_WAITS;
 }
 
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action)
@@ -168,8 +175,7 @@ static bool map_next_born(struct move *move, const struct look *look, struct mov
 
 bool foreseen_next(struct move *move, struct move_action *action)
 {
-    if (move->looked_in.clock == move->foresight.clock && move->looked_in.changes == move->changes)
-        return false;
+    if (policy_looked(move, &move->looked_in)) return false;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
         if (!move->refuges[card]) continue;
         struct look look;
@@ -177,8 +183,7 @@ bool foreseen_next(struct move *move, struct move_action *action)
         if (map_next_born(move, &look, action) || bring_next(move, card, &look, action))
             return true;
     }
-    move->looked_in.clock = move->foresight.clock;
-    move->looked_in.changes = move->changes;
+    policy_note_look(move, &move->looked_in);
     return false;
 }
 
@@ -218,9 +223,7 @@ static uint32_t find_frontier(struct move *move, unsigned card, const struct loo
 
 bool foreseen_next_copy(struct move *move, struct move_action *action)
 {
-    if (move->looked_out.clock == move->foresight.clock &&
-        move->looked_out.changes == move->changes)
-        return false;
+    if (policy_looked(move, &move->looked_out)) return false;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
         if (!move->refuges[card] || move->lanes[2 * card + 1].busy) continue;
         struct look look;
@@ -231,7 +234,6 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
         bool beyond = look.live_ahead == UINT32_MAX || look.live_ahead > frontier + least;
         if (beyond && policy_send_away(move, look.live, action) == FOUND_ACTION) return true;
     }
-    move->looked_out.clock = move->foresight.clock;
-    move->looked_out.changes = move->changes;
+    policy_note_look(move, &move->looked_out);
     return false;
 }

@@ -14,6 +14,7 @@ void move_create(struct move *move, struct segments *segments, struct frame_tabl
     move->segments = segments;
     move->frames = frames;
     move->order = order;
+    move->changes = 1;
     list_init(&move->requests);
     list_init(&move->wanted);
     list_init(&move->copied);
@@ -176,6 +177,7 @@ static void release_done(struct move *move, const struct move_action *action,
 void move_done(struct move *move, const struct move_action *action,
                const struct move_result *result)
 {
+    move->changes++;
     if (action->ticket) move->lanes[action->lane].busy = false;
     switch (action->kind) {
     case MOVE_DO_NOTHING: break;
@@ -203,6 +205,7 @@ void move_copy_ended(struct move *move, unsigned index)
     struct move_lane *lane = &move->lanes[index];
     assert(lane->ended < lane->issued);
     struct move_copy copy = lane->copies[++lane->ended % MOVE_COPIES];
+    move->changes++;
     frame_copy_end(move->frames, copy.from);
     frame_copy_end(move->frames, copy.to);
     struct chunk *chunk = copy.chunk;
@@ -217,6 +220,7 @@ void move_exclusive_over(struct move *move)
 {
     assert(move->exclusive_running > 0);
     move->exclusive_running--;
+    move->changes++;
 }
 
 /* Takes a chunk on its way out back. */
@@ -230,6 +234,7 @@ static void recall(struct move *move, struct chunk *chunk)
 
 void move_forget_dead(struct move *move, struct segment *segment)
 {
+    move->changes++;
     for (uint32_t i = 0; i < segment->chunk_count; i++) {
         struct chunk *chunk = &segment->chunks[i];
         if (chunk->wanted && segment->state != SEGMENT_LIVE) chunk_unqueue(chunk);
@@ -253,6 +258,7 @@ void move_want(struct move *move, struct chunk *chunk)
 {
     if (chunk->wanted || chunk->state == CHUNK_LEAVING) return;
     chunk->wanted = true;
+    move->changes++;
     list_push_back(&move->wanted, &chunk->queue);
 }
 
@@ -331,9 +337,10 @@ static enum admission admit_chunk(struct move *move, struct move_request *reques
 }
 
 /* What is pinned keeps the chunks it is cut in, whoever owns it by then. */
-static void set_pins(struct move_request *request, bool pinned)
+static void set_pins(struct move *move, struct move_request *request, bool pinned)
 {
     if (request->pinned == pinned) return;
+    move->changes++;
     for (uint32_t i = 0; i < request->count; i++) {
         struct move_touch *touch = &request->touches[i];
         if (pinned ? move_touch_is_gone(touch) : !touch->pinned) continue;
@@ -360,7 +367,7 @@ static void withdraw(struct move *move, struct move_request *request)
 void move_touches_change(struct move *move, struct move_request *request)
 {
     if (request->pinned) withdraw(move, request);
-    set_pins(request, false);
+    set_pins(move, request, false);
 }
 
 static void leave_queue(struct move *move, struct move_request *request)
@@ -390,7 +397,7 @@ static enum admission admit_all(struct move *move, struct move_request *request,
 enum move_verdict move_admit(struct move *move, struct move_request *request)
 {
     bool first = list_empty(&move->requests) || move->requests.next == &request->link;
-    if (first) set_pins(request, true);
+    if (first) set_pins(move, request, true);
     enum admission all = admit_all(move, request, first);
     bool alone = !request->exclusive || (first && move->moving == 0);
     if (all == CHUNK_FINE && alone) {

@@ -148,6 +148,13 @@ struct move_counts {
     uint64_t in_bytes, out_bytes, fetches, evictions, drops, recalls, in_place;
 };
 
+/* The last look of its kind: before anything changes the next one finds the same. */
+struct move_looked {
+    uint64_t clock, changes, endings;
+    uint32_t card;
+    int found;
+};
+
 struct move {
     struct segments *segments;
     struct frame_table *frames;
@@ -169,11 +176,11 @@ struct move {
     uint64_t coming_pages[VP_MAX_PLACES]; /* of chunks LEAVING and UNMAPPING: will be free */
     struct move_lane lanes[MOVE_LANES];
     struct move_counts counts;
-    uint64_t changes;    /* of chunks' states */
-    uint32_t dead_waits; /* in a row, for work to be done with what is dead */
-    struct {             /* when a look ahead found nothing to do */
-        uint64_t clock, changes;
-    } looked_in, looked_out;
+    /* Counts, from 1, what may make a difference to who looks for something to do. */
+    uint64_t changes;
+    struct move_looked looked_in, looked_out; /* ahead, and there was nothing to do */
+    struct move_looked looked_out_for[2];     /* for who may leave; by whether it may be copied */
+    uint32_t dead_waits;                      /* in a row, for work to be done with what is dead */
     uint64_t coverage[CHUNK_STATES][MOVE_EVENT_COUNT];
 };
 

@@ -201,13 +201,24 @@ static enum found evict_from(struct move *move, struct segment *segment, enum wh
     return all;
 }
 
+bool policy_looked(const struct move *move, const struct move_looked *looked)
+{
+    return looked->changes == move->changes && looked->endings == move->order->endings &&
+           looked->clock == move->foresight.clock;
+}
+
+void policy_note_look(const struct move *move, struct move_looked *looked)
+{
+    looked->clock = move->foresight.clock;
+    looked->changes = move->changes;
+    looked->endings = move->order->endings;
+}
+
 /* Sends away the chunk of this card that was used least recently; the dead come first in the list.
  */
-static enum found evict(struct move *move, unsigned card, enum which which,
-                        struct move_action *action)
+static enum found evict_oldest(struct move *move, unsigned card, enum which which,
+                               struct move_action *action)
 {
-    if (which == WHICH_ANY && foresight_sees(&move->foresight))
-        return foreseen_evict(move, card, action);
     enum found all = FOUND_NOTHING;
     list_each(node, &move->segments->age[card])
     {
@@ -220,12 +231,28 @@ static enum found evict(struct move *move, unsigned card, enum which which,
     return all;
 }
 
+/* Who waits for room asks again and again. */
+static enum found evict(struct move *move, unsigned card, struct move_action *action)
+{
+    struct move_looked *looked = &move->looked_out_for[action->may_copy];
+    if (looked->card == card && policy_looked(move, looked) && !foreseen_is_tired(move))
+        return (enum found)looked->found;
+    enum found found = foresight_sees(&move->foresight)
+                           ? foreseen_evict(move, card, action)
+                           : evict_oldest(move, card, WHICH_ANY, action);
+    if (found == FOUND_ACTION) return found;
+    policy_note_look(move, looked);
+    looked->card = card;
+    looked->found = found;
+    return found;
+}
+
 /* What dead chunks hold away from home, those of other cards too: all share these places. */
 static enum found evict_dead(struct move *move, struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
-        enum found one = evict(move, card, WHICH_DEAD_AWAY, action);
+        enum found one = evict_oldest(move, card, WHICH_DEAD_AWAY, action);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;
     }
@@ -277,7 +304,7 @@ static enum found relieve(struct move *move, unsigned card, struct move_action *
             move_want(move, chunk);
             return FOUND_BUSY;
         }
-        enum found found = evict(move, other, WHICH_DEAD_HOME, action);
+        enum found found = evict_oldest(move, other, WHICH_DEAD_HOME, action);
         if (found != FOUND_NOTHING) return found;
     }
     return FOUND_NOTHING;
@@ -327,7 +354,7 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
     unsigned card = chunk->segment->card, home = move->home[card];
     uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
     if (coming >= policy_wanted_pages(move, card)) return FOUND_BUSY;
-    enum found found = evict(move, card, WHICH_ANY, action);
+    enum found found = evict(move, card, action);
     if (found == FOUND_NOTHING) found = evict_dead(move, action);
     if (found != FOUND_NOTHING || coming || move->frames->place[home].withdrawn_pages) return found;
     return use_in_place(move, chunk, action);
@@ -389,7 +416,7 @@ static bool next_spare(struct move *move, struct move_action *action)
         unsigned home = move->home[card];
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home];
         if (room >= move->low_pages[card]) continue;
-        if (evict(move, card, WHICH_ANY, action) == FOUND_ACTION) return true;
+        if (evict(move, card, action) == FOUND_ACTION) return true;
     }
     return false;
 }
@@ -424,7 +451,7 @@ bool policy_next_copy(struct move *move, struct move_action *action)
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home] +
                         move->frames->place[home].parked_pages;
         if (policy_wanted_pages(move, card) <= room) continue;
-        if (evict(move, card, WHICH_ANY, action) == FOUND_ACTION) return true;
+        if (evict(move, card, action) == FOUND_ACTION) return true;
     }
     if (waits_alone(move)) return false;
     if (foresight_sees(&move->foresight)) return foreseen_next_copy(move, action);

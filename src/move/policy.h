@@ -32,11 +32,18 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
 void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
                       struct move_action *action);
 
+/* Whether such a look would find what the last one found; and: it found nothing. */
+bool policy_looked(const struct move *move, const struct move_looked *looked);
+void policy_note_look(const struct move *move, struct move_looked *looked);
+
 /* All work that may touch the segment is done; if not, marks are asked for that will tell. */
 bool policy_segment_is_idle(struct move *move, struct segment *segment);
 
 /* With foresight: the same decisions by what is used when. */
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action);
+
+/* Counts a look that was spared while who evicts waits for the dying. True: long enough; look. */
+bool foreseen_is_tired(struct move *move);
 bool foreseen_next(struct move *move, struct move_action *action);
 bool foreseen_next_copy(struct move *move, struct move_action *action);
 

@@ -89,12 +89,14 @@ void order_mark_passed(struct order_stream *stream, uint64_t covers)
     assert(covers >= stream->done);
     stream->done = mark->covers;
     stream->done_clock = mark->clock;
+    stream->order->endings++;
     stream->first_mark = (stream->first_mark + 1) % ORDER_MARKS;
     stream->mark_count--;
 }
 
 void order_all_done(struct order_stream *stream)
 {
+    stream->order->endings++;
     stream->done = stream->marked = stream->entered;
     stream->done_clock = stream->marked_clock = stream->order->clock;
     stream->mark_count = 0;

@@ -35,7 +35,7 @@ struct order_mark {
 struct order;
 
 struct order_stream {
-    const struct order *order;
+    struct order *order;
     void *handle;  /* the program's stream */
     uint64_t key;  /* the thread whose default stream it is, or 0; only that thread can name it, so
                       it records a mark behind each of its operations */
@@ -54,8 +54,9 @@ struct order_stream {
 };
 
 struct order {
-    uint64_t clock; /* operations entered, of all streams */
-    unsigned count; /* slots in use are below this */
+    uint64_t clock;   /* operations entered, of all streams */
+    uint64_t endings; /* how often some were found to be done */
+    unsigned count;   /* slots in use are below this */
     struct order_stream *stream[ORDER_STREAMS];
 };
 

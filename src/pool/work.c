@@ -486,7 +486,6 @@ static bool poll(vp_pool *pool)
     for (unsigned slot = 0; slot < pool->order.count; slot++)
         any |= poll_stream(pool, pool->order.stream[slot]);
     any |= vet_poll(pool);
-    if (any) pool->move.changes++; /* what was busy may be idle */
     pool->polling = false;
     return any;
 }
