@@ -17,6 +17,7 @@
 enum {
     POOL_WORDS = 8192,   /* addresses and ranges one operation may name */
     POOL_TOUCHES = 8192, /* pieces of segments they come to */
+    POOL_HOSTS = 1024,   /* pieces of host memory with addresses in them */
     /* A mark every so many operations of a stream: rarely while everything fits, since recording
      * one costs as much as a launch; often once chunks have to leave, since marks tell which are
      * idle. */
@@ -36,6 +37,13 @@ struct verify_past {
     uint32_t touches;
 };
 
+/* A piece of host memory that is copied to the device, and holds addresses of the pool. */
+struct pool_host {
+    const void *from;
+    uint64_t bytes;
+    CUdeviceptr to;
+};
+
 /* Per thread that launches; made at its first operation. */
 struct pool_thread {
     uint32_t id;
@@ -44,6 +52,7 @@ struct pool_thread {
     uint64_t
         word_bytes[POOL_WORDS]; /* their lengths, where the operation has ranges; 0: a pointer */
     struct move_touch touches[POOL_TOUCHES];
+    struct pool_host hosts[POOL_HOSTS];
     vp_addr scanned[POOL_WORDS];
     uint32_t ids[POOL_WORDS];
 };

@@ -58,7 +58,7 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
     op->handle = NULL;
     op->function = NULL;
     op->params = op->extra = NULL;
-    op->host = NULL;
+    op->host_count = 0;
     op->word_count = 0;
     op->has_ranges = false;
     op->sequence = 0;
@@ -112,10 +112,18 @@ void pool_op_touch_params(struct pool_op *op, void *handle, void **params, void 
 
 void pool_op_scan_host(struct pool_op *op, CUdeviceptr to, const void *from, uint64_t bytes)
 {
-    if (!from || !space_contains(&op->pool->space, to)) return;
-    op->host = from;
-    op->host_bytes = bytes <= MIB ? bytes : 64 * KIB;
-    op->host_to = to;
+    const struct space *space = &op->pool->space;
+    uint64_t skipped = -to & (sizeof(vp_addr) - 1); /* where they arrive, pointers are aligned */
+    if (!from || bytes < skipped) return;
+    from = (const char *)from + skipped;
+    bytes -= skipped;
+    if (bytes > MIB) bytes = 64 * KIB;
+    if (!params_scan_memory(from, bytes, sizeof(vp_addr), space->base, space->bytes, NULL, 0))
+        return;
+    if (!op->thread || op->host_count == POOL_HOSTS)
+        op->overflown = true;
+    else
+        op->thread->hosts[op->host_count++] = (struct pool_host){from, bytes, to + skipped};
 }
 
 void pool_op_touch_anything(struct pool_op *op)
@@ -212,12 +220,31 @@ static void list_tables(struct pool_op *op)
     }
 }
 
+/* Memory that is not the pool's gets to know addresses of the pool: a variable of a module, or an
+ * allocation that the driver made. Nobody will tell who uses them when: what lies there is brought
+ * within reach, and stays. */
+static void fix_targets(struct pool_op *op, const struct pool_host *host)
+{
+    for (uint64_t at = 0; at + sizeof(vp_addr) <= host->bytes; at += sizeof(vp_addr)) {
+        vp_addr word;
+        memcpy(&word, (const char *)host->from + at, sizeof word);
+        struct segment *target = segment_of(&op->pool->segments, word);
+        if (!target) continue;
+        target->captured = true;
+        add_segment(op, target);
+    }
+}
+
 static void learn_from_host(struct pool_op *op)
 {
-    struct segment *holder = segment_of(&op->pool->segments, op->host_to);
-    if (!holder) return;
-    if (table_learn(&op->pool->segments, holder, op->host, op->host_bytes) & TABLE_NEW)
-        op->pool->tables++;
+    for (uint32_t i = 0; i < op->host_count; i++) {
+        const struct pool_host *host = &op->thread->hosts[i];
+        struct segment *holder = segment_of(&op->pool->segments, host->to);
+        if (!holder)
+            fix_targets(op, host);
+        else if (table_learn(&op->pool->segments, holder, host->from, host->bytes) & TABLE_NEW)
+            op->pool->tables++;
+    }
 }
 
 /* A copy carries the addresses in its source along. */
@@ -257,7 +284,7 @@ static void resolve(struct pool_op *op)
         struct segment *segment = segment_of(&pool->segments, address);
         if (segment) resolve_pointer(op, segment, address);
     }
-    if (op->host) learn_from_host(op);
+    learn_from_host(op);
     if (op->kind == POOL_COPY) learn_from_copy(op);
     /* Copies and memsets use what they name, and no more. */
     uint32_t named = op->request.count;
@@ -496,7 +523,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
 CUresult pool_op_enter(struct pool_op *op)
 {
     vp_pool *pool = op->pool;
-    if (op->word_count == 0 && !op->unclear && !op->overflown) return CUDA_SUCCESS;
+    if (!op->word_count && !op->host_count && !op->unclear && !op->overflown) return CUDA_SUCCESS;
     if (!op->thread) return CUDA_ERROR_OUT_OF_MEMORY;
     CUcontext context = NULL;
     CUresult known = CUDA_SUCCESS;

@@ -34,9 +34,7 @@ struct pool_op {
     void *handle;     /* the CUfunction or CUkernel, NULL otherwise */
     struct param_function *function;
     void *const *params, *const *extra;
-    const void *host;     /* of a copy from the host: its source, */
-    uint64_t host_bytes;  /* length */
-    CUdeviceptr host_to;  /* and destination */
+    uint32_t host_count;  /* pieces of host memory it copies that hold addresses of the pool */
     uint32_t word_count;  /* addresses and ranges named so far */
     bool has_ranges;      /* some of them are ranges */
     uint32_t slot;        /* of the stream */
@@ -67,8 +65,8 @@ void pool_op_touch_range(struct pool_op *op, CUdeviceptr address, uint64_t bytes
  * for the driver. */
 void pool_op_touch_params(struct pool_op *op, void *function, void **params, void **extra);
 
-/* A copy from host memory: looks through the bytes for pool addresses that the destination will
- * then hold. */
+/* A copy from host memory, or one row of it: looks through the bytes for addresses of the pool that
+ * the destination will then hold, be that memory of the pool or not. */
 void pool_op_scan_host(struct pool_op *op, CUdeviceptr to, const void *from, uint64_t bytes);
 
 /* Nothing is known about what the operation may touch: it runs with no move in flight. */
