@@ -19,7 +19,8 @@ enum {
 
 static const uint64_t piece_bytes =
     8 * MIB; /* of copies out: 51 GB/s on PCIe 5, nearly the most (measured) */
-static const uint64_t idle_wait_ns = 20 * 1000 * 1000, busy_wait_ns = 50 * 1000;
+static const uint64_t idle_wait_ns = 20 * NS_PER_MS, busy_wait_ns = 50 * NS_PER_US,
+                      ahead_wait_ns = 200 * NS_PER_US; /* where moves may be due any time */
 
 uint64_t pool_now_ns(const vp_pool *pool)
 {
@@ -526,6 +527,12 @@ static bool is_busy(const vp_pool *pool)
            !list_empty(&pool->move.wanted) || pool->move.exclusive_running;
 }
 
+static uint64_t next_wait_ns(const vp_pool *pool)
+{
+    if (is_busy(pool)) return busy_wait_ns;
+    return foresight_sees(&pool->move.foresight) ? ahead_wait_ns : idle_wait_ns;
+}
+
 /* What the mover's threads do in common: they live in the program's first context. */
 static void run_mover(vp_pool *pool, bool (*work)(vp_pool *))
 {
@@ -543,7 +550,7 @@ static void run_mover(vp_pool *pool, bool (*work)(vp_pool *))
             pool_lock(pool);
             if (result == CUDA_SUCCESS) current = context; /* else once more, next time */
         }
-        if (!context || !work(pool)) pool_wait(pool, is_busy(pool) ? busy_wait_ns : idle_wait_ns);
+        if (!context || !work(pool)) pool_wait(pool, next_wait_ns(pool));
     }
     pool_unlock(pool);
 }
