@@ -1,6 +1,7 @@
 /* Plays a recorded step on the real pool in virtual time; see replay.h.
  *
- *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy lru|plan] [--json]
+ *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy lru|plan] [--jitter PERCENT]
+ *     [--json]
  *
  * A line a step; then the median of the last steps, and its ratio to the step's time in HBM. */
 #include "replay.h"
@@ -18,14 +19,18 @@ struct replay replay = {.steps = 12, .policy = VP_POLICY_PLAN};
 
 static const char *path;
 static uint64_t hbm_bytes, host_bytes = 112 * GIB;
+static unsigned jitter_percent; /* work on the device takes up to so much longer */
 static bool json;
 
 static bool read_options(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"hbm", required_argument, NULL, 'c'},   {"host", required_argument, NULL, 'h'},
-        {"steps", required_argument, NULL, 's'}, {"policy", required_argument, NULL, 'p'},
-        {"json", no_argument, NULL, 'j'},        {0}};
+    static const struct option options[] = {{"hbm", required_argument, NULL, 'c'},
+                                            {"host", required_argument, NULL, 'h'},
+                                            {"steps", required_argument, NULL, 's'},
+                                            {"policy", required_argument, NULL, 'p'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"jitter", required_argument, NULL, 'r'},
+                                            {0}};
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -36,6 +41,7 @@ static bool read_options(int argc, char **argv)
             replay.policy = strcmp(optarg, "lru") == 0 ? VP_POLICY_LRU : VP_POLICY_PLAN;
             ok = replay.policy == VP_POLICY_LRU || strcmp(optarg, "plan") == 0;
             break;
+        case 'r': jitter_percent = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'j': json = true; break;
         default: ok = false;
         }
@@ -80,7 +86,10 @@ static vp_status open_pool(void)
     /* What setting access costs beside copies out that are queued piece by piece, as the pool's are
      * (measured; machine.h has the cost beside whole chunks). */
     machine.costs.access_busy.base_ns = 92 * (uint32_t)NS_PER_US;
-    struct emu_options emulate = {.machine = &machine, .seed = 1, .threads = EMU_MAX_THREADS};
+    struct emu_options emulate = {.machine = &machine,
+                                  .seed = 1,
+                                  .threads = EMU_MAX_THREADS,
+                                  .jitter_percent = jitter_percent};
     status = emu_open(&emulate);
     if (status != VP_OK) return status;
     replay_wrap_driver(&driver);
@@ -163,7 +172,7 @@ int main(int argc, char **argv)
 {
     if (!read_options(argc, argv)) {
         fprintf(stderr, "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
-                        "[--policy lru|plan] [--json]\n");
+                        "[--policy lru|plan] [--jitter PERCENT] [--json]\n");
         return 2;
     }
     if (!read_step() || !name_ops() || open_pool() != VP_OK) return 1;
@@ -171,8 +180,9 @@ int main(int argc, char **argv)
     print_all();
     replay_cache_end();
     vp_close(replay.pool);
-    if (emu_findings_count()) fprintf(stderr, "replay: %s\n", emu_findings().first);
+    bool wrong = emu_findings_count() > 0;
+    if (wrong) fprintf(stderr, "replay: the emulator found: %s\n", emu_findings().first);
     emu_close();
     step_release(&replay.step);
-    return 0;
+    return wrong;
 }
