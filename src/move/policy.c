@@ -243,7 +243,7 @@ static enum found evict(struct move *move, unsigned card, struct move_action *ac
     if (found == FOUND_ACTION) return found;
     policy_note_look(move, looked);
     looked->card = card;
-    looked->found = found;
+    looked->found = (int)found;
     return found;
 }
 
