@@ -14,8 +14,6 @@ import sys
 import time
 
 HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include/vrampool.h")
-VOCABULARY = 50304
-HEAD_WIDTH = 128
 
 
 def parse():
@@ -40,47 +38,7 @@ if args.deterministic:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch  # noqa: E402 (the setting above comes first)
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-
-class Layer(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm1 = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.norm2 = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
-
-    def attention(self, x):
-        batch, tokens, width = x.shape
-        parts = self.qkv(x).view(batch, tokens, 3, width // HEAD_WIDTH, HEAD_WIDTH)
-        q, k, v = parts.permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
-
-    def forward(self, x):
-        x = x + self.attention(self.norm1(x))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
-
-
-class GPT(nn.Module):
-    def __init__(self, width, layers, tokens):
-        super().__init__()
-        self.token = nn.Embedding(VOCABULARY, width)
-        self.position = nn.Embedding(tokens, width)
-        self.layers = nn.ModuleList(Layer(width) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, VOCABULARY, bias=False)
-
-    def forward(self, tokens, targets):
-        x = self.token(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
-        for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=False) if args.ckpt else layer(x)
-        return F.cross_entropy(self.head(self.norm(x)).view(-1, VOCABULARY), targets.view(-1))
+from gpt_model import GPT, VOCABULARY  # noqa: E402
 
 
 def fingerprint(tensors):
@@ -163,7 +121,7 @@ def main():
         torch.utils.deterministic.fill_uninitialized_memory = False
     started = time.perf_counter()
     with torch.device("cuda"):
-        model = GPT(args.d, args.L, args.S)
+        model = GPT(args.d, args.L, args.S, recompute=bool(args.ckpt))
     kinds = {"fused": {"fused": True}, "foreach": {"foreach": True}, "single": {"foreach": False}}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **kinds[args.opt])
     tokens = torch.randint(0, VOCABULARY, (args.B, args.S), device="cuda")
