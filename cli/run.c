@@ -100,8 +100,8 @@ static bool read_verify(struct run *run, const struct run_option *option, const 
 
 static bool read_policy(struct run *run, const struct run_option *option, const char *value)
 {
-    if (strcmp(value, "plan") != 0 && strcmp(value, "lru") != 0)
-        return refuse(option, value, env_form(ENV_POLICY));
+    uint32_t policy;
+    if (!env_parse_policy(value, &policy)) return refuse(option, value, env_form(ENV_POLICY));
     run->value[option->variable] = value;
     return true;
 }
@@ -174,7 +174,7 @@ static const struct run_option options[] = {
      ENV_ALWAYS_MAPPED,
      read_flag},
     {{"policy", OPTION_VALUE, "POLICY",
-      "plan (default): learn the step and move ahead of it;\nlru: move on demand"},
+      "plan (default): learn the step and move ahead of it; to\ncompare: lru, demand, inplace"},
      ENV_POLICY,
      read_policy},
     {{"report", OPTION_VALUE, "FILE", "write a report (JSON) at exit; - is stderr"},

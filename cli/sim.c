@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "base/units.h"
 #include "cli.h"
 #include "machine_file.h"
@@ -59,9 +60,9 @@ static bool read_size(const char *option, const char *value, uint64_t *bytes)
 
 static bool read_policy(const char *value, enum plan_policy *policy)
 {
-    for (unsigned i = 0; i < PLAN_POLICY_COUNT; i++) {
-        if (strcmp(value, plan_policy_name((enum plan_policy)i)) != 0) continue;
-        *policy = (enum plan_policy)i;
+    uint32_t number;
+    if (env_parse_policy(value, &number)) {
+        *policy = (enum plan_policy)number;
         return true;
     }
     cli_fail(EXIT_USAGE, "sim: --policy %s: not a policy; it is plan, lru, demand or inplace",

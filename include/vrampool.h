@@ -58,9 +58,17 @@ enum { VP_MAX_PLACES = 32, VP_MAX_CARDS = 16 };
 
 typedef enum vp_place_kind { VP_PLACE_CARD, VP_PLACE_HOST } vp_place_kind;
 
-/* What moves when. PLAN: learns the program's step and moves ahead of it. LRU: moves when something
- * is needed, and sends away what was used least recently. */
-typedef enum vp_policy { VP_POLICY_PLAN, VP_POLICY_LRU } vp_policy;
+/* What moves when: X(name, word). PLAN: learns the program's step and moves ahead of it. The others
+ * are to compare with. LRU: moves when something is needed, and sends away what was used least
+ * recently. DEMAND: the same, but what will be used last, once the step is learned. INPLACE: moves
+ * nothing; what does not fit comes into being elsewhere and is used there. */
+#define VP_POLICIES(X) X(PLAN, "plan") X(LRU, "lru") X(DEMAND, "demand") X(INPLACE, "inplace")
+
+typedef enum vp_policy {
+#define VP_POLICY_ENUM(name, word) VP_POLICY_##name,
+    VP_POLICIES(VP_POLICY_ENUM)
+#undef VP_POLICY_ENUM
+} vp_policy;
 
 /* Options of a pool; vp_options_init sets each to what `vrampool run` without options uses. */
 typedef struct vp_options {

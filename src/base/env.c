@@ -113,13 +113,25 @@ static bool read_verify(uint32_t *verify)
     return true;
 }
 
+bool env_parse_policy(const char *text, uint32_t *policy)
+{
+    static const char *const words[] = {
+#define WORD(name, word) word,
+        VP_POLICIES(WORD)
+#undef WORD
+    };
+    for (uint32_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(text, words[i]) != 0) continue;
+        *policy = i;
+        return true;
+    }
+    return false;
+}
+
 static bool read_policy(uint32_t *policy)
 {
     const char *value = env_get(ENV_POLICY);
-    if (!value) return true;
-    if (strcmp(value, "plan") != 0 && strcmp(value, "lru") != 0) return wrong(ENV_POLICY, value);
-    *policy = strcmp(value, "lru") == 0 ? VP_POLICY_LRU : VP_POLICY_PLAN;
-    return true;
+    return !value || env_parse_policy(value, policy) || wrong(ENV_POLICY, value);
 }
 
 vp_status env_read_options(vp_options *options)

@@ -23,7 +23,8 @@
     X(RECORD, "VRAMPOOL_RECORD", "FILE", "where to record a trace") \
     X(VERIFY, "VRAMPOOL_VERIFY", "1 or params", "map only what each operation may touch") \
     X(ALWAYS_MAPPED, "VRAMPOOL_ALWAYS_MAPPED", "0 or 1", "1 keeps absent chunks mapped where they are") \
-    X(POLICY, "VRAMPOOL_POLICY", "plan or lru", "plan learns the step and moves ahead; lru moves on demand") \
+    X(POLICY, "VRAMPOOL_POLICY", "plan, lru, demand or inplace", \
+      "plan learns the step and moves ahead; the others are to compare with") \
     X(REPORT, "VRAMPOOL_REPORT", "FILE", "where to write the report at exit; - is stderr") \
     X(LOG, "VRAMPOOL_LOG", "quiet, error, warn, info or debug", "how much is said on stderr") \
     X(CHUNK, "VRAMPOOL_CHUNK", "SIZE", "size of the pieces that move; default from the card's size") \
@@ -53,6 +54,9 @@ bool env_get_flag(enum env_variable variable, bool *flag);
 
 /* Reads a list of cards such as `0,2-3`, `all` (every bit) or `none`. False: anything else. */
 bool env_parse_cards(const char *text, uint32_t *cards);
+
+/* Reads a policy's word. False: there is none such. */
+bool env_parse_policy(const char *text, uint32_t *policy);
 
 /* Overwrites in *options what the environment sets: limits, cards, chunk, verify, always-mapped,
  * paths (which then belong to the environment). VP_INVALID, logged with the variable's name: a

@@ -311,7 +311,7 @@ static enum admission admit_chunk(struct move *move, struct move_request *reques
     case CHUNK_POISONED: return CHUNK_LOST;
     case CHUNK_RESIDENT:
         if (move_chunk_is_home(move, chunk)) return CHUNK_FINE;
-        if (request->no_room || chunk->segment->captured) {
+        if (request->no_room || chunk->segment->captured || move->policy == VP_POLICY_INPLACE) {
             request->in_place++;
             return CHUNK_FINE;
         }

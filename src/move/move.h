@@ -160,6 +160,7 @@ struct move {
     struct frame_table *frames;
     struct order *order;
     bool always_mapped;
+    vp_policy policy; /* DEMAND: foresight chooses who leaves, and nothing is moved ahead */
     struct foresight foresight;
     uint32_t home[VP_MAX_CARDS];                  /* place of each card */
     uint32_t refuge[VP_MAX_CARDS][VP_MAX_PLACES]; /* where its chunks go, nearest first */
@@ -233,6 +234,12 @@ uint64_t move_wanted_pages(const struct move *move);
 static inline bool move_touch_is_gone(const struct move_touch *touch)
 {
     return touch->segment->state != SEGMENT_LIVE || touch->segment->generation != touch->generation;
+}
+
+/* True while moves are made ahead of need. */
+static inline bool move_looks_ahead(const struct move *move)
+{
+    return move->policy == VP_POLICY_PLAN && foresight_sees(&move->foresight);
 }
 
 static inline bool move_chunk_is_home(const struct move *move, const struct chunk *chunk)

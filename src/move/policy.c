@@ -237,9 +237,13 @@ static enum found evict(struct move *move, unsigned card, struct move_action *ac
     struct move_looked *looked = &move->looked_out_for[action->may_copy];
     if (looked->card == card && policy_looked(move, looked) && !foreseen_is_tired(move))
         return (enum found)looked->found;
-    enum found found = foresight_sees(&move->foresight)
-                           ? foreseen_evict(move, card, action)
-                           : evict_oldest(move, card, WHICH_ANY, action);
+    enum found found;
+    if (move->policy == VP_POLICY_INPLACE)
+        found = evict_oldest(move, card, WHICH_DEAD_HOME, action);
+    else if (foresight_sees(&move->foresight))
+        found = foreseen_evict(move, card, action);
+    else
+        found = evict_oldest(move, card, WHICH_ANY, action);
     if (found == FOUND_ACTION) return found;
     policy_note_look(move, looked);
     looked->card = card;
@@ -435,7 +439,7 @@ bool policy_next(struct move *move, struct move_action *action)
     if (move->exclusive_running) return false;
     if (next_demand(move, action)) return true;
     if (waits_alone(move)) return false;
-    if (!foresight_sees(&move->foresight)) return next_spare(move, action);
+    if (!move_looks_ahead(move)) return next_spare(move, action);
     /* What is demanded comes first: two who turn free frames into their own sizes undo each other's
      * work. */
     return list_empty(&move->wanted) && foreseen_next(move, action);
@@ -454,6 +458,6 @@ bool policy_next_copy(struct move *move, struct move_action *action)
         if (evict(move, card, action) == FOUND_ACTION) return true;
     }
     if (waits_alone(move)) return false;
-    if (foresight_sees(&move->foresight)) return foreseen_next_copy(move, action);
+    if (move_looks_ahead(move)) return foreseen_next_copy(move, action);
     return next_spare(move, action);
 }

@@ -10,8 +10,8 @@
 
 #include "plan/sim.h"
 
-/* X(enumerator, name): PLAN is the best that is found; the others are rules to compare with. */
-#define PLAN_POLICIES(X) X(PLAN, "plan") X(LRU, "lru") X(DEMAND, "demand") X(INPLACE, "inplace")
+/* The pool's policies: PLAN is the best that is found; the others are rules to compare with. */
+#define PLAN_POLICIES VP_POLICIES
 
 enum plan_policy {
 #define PLAN_POLICY(id, name) PLAN_POLICY_##id,

@@ -116,7 +116,8 @@ static uint64_t key_of(const struct pool_op *op)
 /* In simulation only where the student is played too. */
 static bool may_start(const vp_pool *pool)
 {
-    return pool->options.policy == VP_POLICY_PLAN && (!pool->edge || pool->edge->threads);
+    bool asks = pool->move.policy == VP_POLICY_PLAN || pool->move.policy == VP_POLICY_DEMAND;
+    return asks && (!pool->edge || pool->edge->threads);
 }
 
 void foresee_op(vp_pool *pool, const struct pool_op *op)

@@ -303,6 +303,7 @@ static vp_status build(vp_pool *pool)
     params_create(&pool->params, pool->driver);
     move_create(&pool->move, &pool->segments, &pool->frames, &pool->order);
     pool->move.always_mapped = pool->options.always_mapped;
+    pool->move.policy = (vp_policy)pool->options.policy;
     if (status == VP_OK) status = lay_out(pool);
     if (status == VP_OK) status = lay_out_addresses(pool);
     if (status == VP_OK) status = make_guards(pool);

@@ -476,7 +476,7 @@ static CUresult refuse(struct pool_op *op)
 static void throttle(struct pool_op *op)
 {
     vp_pool *pool = op->pool;
-    if (!foresight_sees(&pool->move.foresight) || pool->captures) return;
+    if (!move_looks_ahead(&pool->move) || pool->captures) return;
     const struct order_stream *stream = pool->order.stream[op->slot];
     uint64_t began = pool_now_ns(pool);
     while (stream->entered - stream->done > RUN_AHEAD && !pool->lost &&

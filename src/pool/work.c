@@ -530,7 +530,7 @@ static bool is_busy(const vp_pool *pool)
 static uint64_t next_wait_ns(const vp_pool *pool)
 {
     if (is_busy(pool)) return busy_wait_ns;
-    return foresight_sees(&pool->move.foresight) ? ahead_wait_ns : idle_wait_ns;
+    return move_looks_ahead(&pool->move) ? ahead_wait_ns : idle_wait_ns;
 }
 
 /* What the mover's threads do in common: they live in the program's first context. */

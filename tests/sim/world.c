@@ -68,6 +68,7 @@ static void choose_options(uint64_t page, uint64_t card_pages)
     options->host_bytes = page * pages[sim_below(4)];
     options->chunk_bytes = page << sim_below(5);
     options->hbm_bytes = sim_chance(50) ? 0 : page * sim_between(card_pages / 4, card_pages);
+    options->policy = sim_chance(70) ? VP_POLICY_PLAN : (uint32_t)sim_below(VP_POLICY_INPLACE + 1);
 }
 
 static void choose_failures(struct profile *profile)

@@ -69,6 +69,17 @@ class Train(unittest.TestCase):
         self.assertEqual(len(cards), 8)
         self.assertGreaterEqual(len(full), 6, cards)
 
+    def test_each_policy(self):
+        for policy in ("plan", "lru", "demand", "inplace"):
+            with self.subTest(policy):
+                report = self.run_pooled("--policy", policy)
+                moves = report["fetches"] + report["evictions"]
+                if policy == "inplace":
+                    self.assertEqual(moves, 0)
+                    self.assertGreater(report["in_place"], 0)
+                else:
+                    self.assertGreater(moves, 0)
+
     def test_more_than_the_pool_has(self):
         done = run("--emulate", "2x24M", "--host", "0")
         self.assertEqual(done.returncode, 1)

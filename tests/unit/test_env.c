@@ -33,6 +33,19 @@ static void lists_of_cards_are_read(void **state)
     assert_int_equal(cards, 5);
 }
 
+static void policies_are_read(void **state)
+{
+    static const char *const words[] = {"plan", "lru", "demand", "inplace"};
+    uint32_t policy = 9;
+    assert_false(env_parse_policy("", &policy));
+    assert_false(env_parse_policy("LRU", &policy));
+    assert_int_equal(policy, 9);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_true(env_parse_policy(words[i], &policy));
+        assert_int_equal(policy, i);
+    }
+}
+
 static void options_come_from_the_environment(void **state)
 {
     vp_options options = {.hbm_bytes = 1, .host_bytes = VP_DEFAULT_BYTES, .lend_cards = 6};
@@ -92,6 +105,7 @@ int main(void)
     log_set_level(LOG_QUIET);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_of_cards_are_read),
+        cmocka_unit_test(policies_are_read),
         cmocka_unit_test_setup(options_come_from_the_environment, clear),
         cmocka_unit_test_setup(a_wrong_value_changes_nothing, clear),
         cmocka_unit_test_setup(flags_are_zero_or_one, clear),
