@@ -7,22 +7,21 @@ Usage: planner.py [--build FOLDER] [--budget SECONDS] [CHECK...]
   p  step times at limits below what the job needs (25 steps, 5 of them warm)
   e  the same limits: native's results to the last bit
   k  the same with checkpointing, and with AdamW in several passes
-  u  unlimited, it takes at most 1.02 of native's time
   l  lru and inplace, which `vrampool sim` predicts within 15 %
   h  158 GiB with less memory than the card has
   m  a job of 13 G parameters
 
-Results are kept as checks.py says. Needs torch. Exit status 0: all good.
+That it costs nothing where all fits is foundation.py's check a. Results are kept as checks.py
+says. Needs torch. Exit status 0: all good.
 """
 import gzip
 import os
 import shutil
-import statistics
 import sys
 
 from checks import HUGE, OUT, Failed, last_line, main
 
-ORDER = "tpekulhm"
+ORDER = "tpeklhm"
 TIMED = ("--steps", "25", "--hash", "0")
 RECOMPUTED = ("--ckpt", "1")
 SEVERAL_PASSES = ("--opt", "foreach")
@@ -75,16 +74,6 @@ def check_k(bench):
     timed(bench, "k", "foreach, --hbm 24G", ["--hbm", "24G"], 0.53, SEVERAL_PASSES)
     for name, options in (("checkpointed", RECOMPUTED), ("foreach", SEVERAL_PASSES)):
         bench.compare("k", f"{name}: equal at --hbm 24G", ["--hbm", "24G"], options=options)
-
-
-def check_u(bench):
-    native, pooled = [], []
-    for _ in range(3):
-        native.append(bench.job(TIMED, 60)["median_s"])
-        pooled.append(bench.job(TIMED, 60, [])["median_s"])
-    ratio = statistics.median(pooled) / statistics.median(native)
-    bench.record("u", "unlimited, time over native's", ratio <= 1.02, ratio=round(ratio, 4),
-                 native_s=native, pooled_s=pooled)
 
 
 def check_l(bench):
