@@ -1,7 +1,11 @@
 /* Plays a recorded step on the real pool in virtual time; see replay.h.
  *
  *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy lru|plan] [--jitter PERCENT]
- *     [--json]
+ *     [--stale PERCENT] [--extra MOST] [--seed N] [--json]
+ *
+ * --stale: so many operations' parameters also hold the address of a block that was freed of late,
+ * at which something else may live by now, each time other ones. --extra: up to so many small
+ * operations more a step, somewhere in it.
  *
  * A line a step; then the median of the last steps, and its ratio to the step's time in HBM. */
 #include "replay.h"
@@ -24,13 +28,12 @@ static bool json;
 
 static bool read_options(int argc, char **argv)
 {
-    static const struct option options[] = {{"hbm", required_argument, NULL, 'c'},
-                                            {"host", required_argument, NULL, 'h'},
-                                            {"steps", required_argument, NULL, 's'},
-                                            {"policy", required_argument, NULL, 'p'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"jitter", required_argument, NULL, 'r'},
-                                            {0}};
+    static const struct option options[] = {
+        {"hbm", required_argument, NULL, 'c'},   {"host", required_argument, NULL, 'h'},
+        {"steps", required_argument, NULL, 's'}, {"policy", required_argument, NULL, 'p'},
+        {"json", no_argument, NULL, 'j'},        {"jitter", required_argument, NULL, 'r'},
+        {"stale", required_argument, NULL, 't'}, {"extra", required_argument, NULL, 'e'},
+        {"seed", required_argument, NULL, 'd'},  {0}};
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -42,6 +45,9 @@ static bool read_options(int argc, char **argv)
             ok = replay.policy == VP_POLICY_LRU || strcmp(optarg, "plan") == 0;
             break;
         case 'r': jitter_percent = (unsigned)strtoul(optarg, NULL, 10); break;
+        case 't': replay.stale_percent = (unsigned)strtoul(optarg, NULL, 10); break;
+        case 'e': replay.extra_most = (unsigned)strtoul(optarg, NULL, 10); break;
+        case 'd': replay.random.state = strtoull(optarg, NULL, 10); break;
         case 'j': json = true; break;
         default: ok = false;
         }
@@ -131,13 +137,16 @@ void replay_print_step(unsigned index)
     const vp_stats *stats = &step->stats;
     printf("%2u %8.1f ms: in %5.2f out %5.2f GB; %5llu fetched %5llu evicted %5llu dropped %4llu "
            "recalled; %5llu held %6.1f ms: map %5.1f in %5.1f room %5.1f alone %5.1f; throttle "
-           "%5.1f host %5.1f\n",
+           "%5.1f host %5.1f; %llu foretold, %llu but for touches, %llu deviations, step of %llu\n",
            index, ms(step->duration_ns), (double)stats->in_bytes / 1e9,
            (double)stats->out_bytes / 1e9, (unsigned long long)stats->fetches,
            (unsigned long long)stats->evictions, (unsigned long long)stats->drops,
            (unsigned long long)stats->cancels, (unsigned long long)stats->holds, ms(stats->hold_ns),
            ms(stats->hold_map_ns), ms(stats->hold_in_ns), ms(stats->hold_room_ns),
-           ms(stats->hold_alone_ns), ms(stats->throttle_ns), ms(stats->host_wait_ns));
+           ms(stats->hold_alone_ns), ms(stats->throttle_ns), ms(stats->host_wait_ns),
+           (unsigned long long)stats->finder_matched, (unsigned long long)stats->finder_touches,
+           (unsigned long long)stats->finder_deviations,
+           (unsigned long long)stats->finder_period_operations);
     fflush(stdout);
 }
 
@@ -172,7 +181,8 @@ int main(int argc, char **argv)
 {
     if (!read_options(argc, argv)) {
         fprintf(stderr, "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
-                        "[--policy lru|plan] [--jitter PERCENT] [--json]\n");
+                        "[--policy lru|plan] [--jitter PERCENT] [--stale PERCENT] "
+                        "[--extra MOST] [--seed N] [--json]\n");
         return 2;
     }
     if (!read_step() || !name_ops() || open_pool() != VP_OK) return 1;

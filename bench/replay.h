@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/random.h"
 #include "emu/abi_more.h"
 #include "emu/calls.h"
 #include "emu/emu.h"
@@ -41,6 +42,8 @@ struct replay {
     const char **names; /* of each operation: the same pointer for the same key */
     vp_pool *pool;
     unsigned steps;
+    unsigned stale_percent, extra_most; /* noise, from `random` */
+    struct random random;
     uint32_t policy; /* of vp_options */
     struct replay_step result[REPLAY_STEPS_MOST];
     bool failed;

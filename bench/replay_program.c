@@ -1,15 +1,21 @@
 /* The program: allocates, launches and frees as the step says, over and over. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/units.h"
 #include "replay.h"
 
-enum { AGES = 8 }; /* steps that a block lives on, at most */
+enum {
+    AGES = 8,   /* steps that a block lives on, at most */
+    FREED = 64, /* of the blocks freed last the addresses are kept somewhere */
+};
 
 /* The host's part of a launch but for the driver's: Python, dispatch, allocation. */
 static const uint64_t launch_host_ns = 4 * NS_PER_US, first_use_ns = 100 * NS_PER_US,
-                      poll_ns = 10 * NS_PER_US;
+                      extra_ns = 5 * NS_PER_US, poll_ns = 10 * NS_PER_US;
+
+static const uint64_t extra_bytes = 2 * MIB;
 
 static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
                           ".visible .entry replay_op(.param .u64 duration)\n{ ret; }\n";
@@ -17,6 +23,8 @@ static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 static CUfunction function;
 static CUevent end_of_step;
 static vp_addr (*live)[AGES]; /* of each role, by the step in which it was born */
+static vp_addr freed[FREED], extra_block;
+static uint32_t freed_count;
 
 static void run(struct emu_block *b) {}
 
@@ -44,6 +52,25 @@ static void launch(const char *name, const vp_addr *touched, uint32_t count, uin
     void *params[] = {&duration_ns};
     result = cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
     expect(pool_op_leave(&op, result), "a launch");
+}
+
+/* Adds an address that the parameters hold by chance, somewhere among the others. */
+static uint32_t add_stale(vp_addr *touched, uint32_t count)
+{
+    if (!replay.stale_percent || !freed_count || count == POOL_WORDS) return count;
+    if (random_below(&replay.random, 100) >= replay.stale_percent) return count;
+    uint32_t kept = freed_count < FREED ? freed_count : FREED;
+    uint64_t at = random_below(&replay.random, count + 1);
+    memmove(&touched[at + 1], &touched[at], (count - at) * sizeof *touched);
+    touched[at] = freed[random_below(&replay.random, kept)];
+    return count + 1;
+}
+
+static void give(vp_addr address)
+{
+    if (!address) return;
+    replay_cache_give(address);
+    freed[freed_count++ % FREED] = address;
 }
 
 static vp_addr take(uint64_t bytes)
@@ -79,14 +106,20 @@ static void run_op(uint32_t index, uint32_t turn)
         vp_addr address = live[touch->role][persists ? 0 : (turn - touch->age) % AGES];
         if (address) touched[count++] = address; /* what the step before would have made is not */
     }
+    count = add_stale(touched, count);
     launch(replay.names[index], touched, count, op->duration_ns);
 }
 
 static void run_step(uint32_t turn)
 {
     const struct step *step = &replay.step;
+    uint64_t extra = replay.extra_most ? random_below(&replay.random, replay.extra_most + 1) : 0;
     for (uint32_t i = 0; i < step->event_count; i++) {
         const struct step_event *event = &step->events[i];
+        if (random_below(&replay.random, step->event_count - i) < extra) {
+            launch("extra", &extra_block, 1, extra_ns);
+            extra--;
+        }
         vp_addr *block = &live[event->index][(turn - event->age) % AGES];
         switch (event->kind) {
         case TRACE_OP: run_op(event->index, turn); break;
@@ -94,7 +127,7 @@ static void run_step(uint32_t turn)
             live[event->index][turn % AGES] = take(step->roles[event->index].bytes);
             break;
         case TRACE_FREE:
-            if (*block) replay_cache_give(*block);
+            give(*block);
             *block = 0;
             break;
         }
@@ -118,6 +151,7 @@ static void set_up(void)
         live[i][0] = take(role->bytes);
         launch("first use", &live[i][0], 1, first_use_ns);
     }
+    extra_block = take(extra_bytes);
     synchronise();
 }
 
@@ -146,6 +180,7 @@ void replay_program(void)
         vp_stats_read(replay.pool, &after);
         result->stats = after;
         subtract(&result->stats, &before);
+        result->stats.finder_period_operations = after.finder_period_operations;
         replay_print_step(i);
     }
     free(live);

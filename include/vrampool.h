@@ -126,7 +126,15 @@ typedef struct vp_place_info_t {
     X(touch_p99_percent,                                                                           \
       "verify: what work may touch, in per cent of what it names; 99th percentile")                \
     X(lookup_ns, "average time of a translation, sampled")                                         \
-    X(host_wait_ns, "how long moves waited for host frames to be made")
+    X(host_wait_ns, "how long moves waited for host frames to be made")                            \
+    X(finder_operations, "operations shown to the step finder")                                    \
+    X(finder_matched, "of those, as foretold")                                                     \
+    X(finder_touches, "of those, foretold, but for what they touched")                             \
+    X(finder_deviations, "how often the program left the step that was followed")                  \
+    X(finder_returns, "how often it was found again")                                              \
+    X(finder_dropped, "operations, allocs and frees that the finder had no time for")              \
+    X(finder_periods, "repeating steps found")                                                     \
+    X(finder_period_operations, "length of the step followed last")
 
 typedef struct vp_stats {
 #define VP_STAT_FIELD(name, text) uint64_t name;

@@ -7,6 +7,21 @@ static CUstream config_stream(const CUlaunchConfig *config)
     return config ? config->hStream : NULL;
 }
 
+static uint64_t shape_of(unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                         unsigned block_y, unsigned block_z)
+{
+    const uint64_t odd = UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t grid = grid_x | (uint64_t)grid_y << 32, mixed = grid_z | (uint64_t)block_x << 32;
+    return ((grid * odd) ^ mixed) * odd ^ (block_y | (uint64_t)block_z << 32);
+}
+
+static uint64_t shape_of_config(const CUlaunchConfig *config)
+{
+    if (!config) return 0;
+    return shape_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                    config->blockDimY, config->blockDimZ);
+}
+
 /* The oldest calls set their parameters one by one (cuParamSetv), unseen: they may touch anything.
  * A launch over several cards is rare and waits for all moves too: its streams are many, an
  * operation has one. */
@@ -18,16 +33,19 @@ static CUstream config_stream(const CUlaunchConfig *config)
        void **extra), \
       (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params, \
        extra), \
-      touch_params(&op, function, params, extra)) \
+      touch_params(&op, function, params, extra); \
+      op.shape = shape_of(grid_x, grid_y, grid_z, block_x, block_y, block_z)) \
     X(ASYNC, cuLaunchKernelEx, 11060, POOL_KERNEL, config_stream(config), \
       (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), \
       (config, function, params, extra), \
-      touch_params(&op, function, params, extra)) \
+      touch_params(&op, function, params, extra); \
+      op.shape = shape_of_config(config)) \
     X(ASYNC, cuLaunchCooperativeKernel, 9000, POOL_KERNEL, stream, \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params), \
       (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params), \
-      touch_params(&op, function, params, NULL)) \
+      touch_params(&op, function, params, NULL); \
+      op.shape = shape_of(grid_x, grid_y, grid_z, block_x, block_y, block_z)) \
     X(ASYNC, cuGraphLaunch, 10000, POOL_GRAPH, stream, (CUgraphExec graph, CUstream stream), \
       (graph, stream), pool_op_touch_anything(&op)) \
     X(ONCE, cuLaunchCooperativeKernelMultiDevice, 9000) \

@@ -54,6 +54,7 @@ vp_status vp_use_begin(vp_pool *pool, vp_stream stream, const vp_addr *addresses
     struct use *open = malloc(sizeof *open);
     if (!open) return VP_NO_HOST_MEMORY;
     pool_op_begin(&open->op, pool, POOL_KERNEL, (CUstream)stream, "vp_use");
+    open->op.shape = count;
     for (size_t i = 0; i < count; i++) pool_op_touch(&open->op, addresses[i]);
     CUresult result = pool_op_enter(&open->op);
     if (result != CUDA_SUCCESS) {

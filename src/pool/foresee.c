@@ -23,6 +23,7 @@ struct foresee {
         uint32_t number, op_count;
     } known[KNOWN_PERIODS];
     uint32_t known_count;
+    uint32_t length; /* of the period followed last; 0: none yet */
 };
 
 /* Puts a period's length where the follower can see it; lock not held. */
@@ -105,11 +106,15 @@ static uint32_t length_of(const struct foresee *foresee, uint32_t number)
     return 0;
 }
 
+/* What is called, how large it is. Not what it touches: where an allocator puts a block, and which
+ * addresses lie in unused parameters by chance, changes from step to step. */
 static uint64_t key_of(const struct pool_op *op)
 {
-    uint64_t key = (uint64_t)(uintptr_t)(op->handle ? op->handle : op->name) + op->request.count;
-    for (uint32_t i = 0; i < op->request.count; i++)
-        key = (key ^ op->request.touches[i].segment->pages) * UINT64_C(0x9E3779B97F4A7C15);
+    const uint64_t odd = UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t key = (uint64_t)(uintptr_t)(op->handle ? op->handle : op->name) ^ op->shape;
+    for (uint32_t i = 0; op->has_ranges && i < op->word_count; i++)
+        key = (key ^ op->thread->word_bytes[i]) * odd;
+    key = (key + op->kind) * odd;
     return key ^ key >> 29;
 }
 
@@ -139,8 +144,23 @@ void foresee_op(vp_pool *pool, const struct pool_op *op)
     finder_op(foresee->finder, &seen, &place);
     bool follows = place.match == FINDER_MATCHED || place.match == FINDER_TOUCHES;
     uint32_t length = follows ? length_of(foresee, place.period) : 0;
+    if (length) foresee->length = length;
     foresight_note(&pool->move.foresight, length ? place.period : 0, length, place.op,
                    op->request.touches, op->request.count, pool->segments.needed_pages);
+}
+
+void foresee_stats(const vp_pool *pool, vp_stats *stats)
+{
+    if (!pool->foresee) return;
+    struct finder_stats finder = finder_stats_of(pool->foresee->finder);
+    stats->finder_operations = finder.ops;
+    stats->finder_matched = finder.matched;
+    stats->finder_touches = finder.touches;
+    stats->finder_deviations = finder.deviations;
+    stats->finder_returns = finder.returns;
+    stats->finder_dropped = finder.dropped + finder.dropped_blocks;
+    stats->finder_periods = finder.periods;
+    stats->finder_period_operations = pool->foresee->length;
 }
 
 void foresee_alloc(vp_pool *pool, uint32_t id, uint64_t bytes)

@@ -284,6 +284,7 @@ void record_op(vp_pool *pool, const struct pool_op *op);
 void foresee_op(vp_pool *pool, const struct pool_op *op);
 void foresee_alloc(vp_pool *pool, uint32_t id, uint64_t bytes);
 void foresee_free(vp_pool *pool, uint32_t id);
+void foresee_stats(const vp_pool *pool, vp_stats *stats);
 void foresee_destroy(vp_pool *pool); /* after pool->stopping was set */
 void *foresee_main(void *pool);      /* the student's body, from when pool->foresee is there */
 

@@ -56,6 +56,7 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
     op->stream = stream;
     op->name = name;
     op->handle = NULL;
+    op->shape = 0;
     op->function = NULL;
     op->params = op->extra = NULL;
     op->host_count = 0;

@@ -32,6 +32,7 @@ struct pool_op {
     CUstream stream;  /* CU_STREAM_PER_THREAD for NULL in a per-thread-default-stream call */
     const char *name; /* of the copy or memset; a kernel's is in `function` */
     void *handle;     /* the CUfunction or CUkernel, NULL otherwise */
+    uint64_t shape;   /* hash of the launch's dimensions; 0: not known */
     struct param_function *function;
     void *const *params, *const *extra;
     uint32_t host_count;  /* pieces of host memory it copies that hold addresses of the pool */

@@ -81,6 +81,7 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
     stats->throttle_ns = pool->throttle_ns;
     stats->touch_p99_percent = verify_ratio_percent(pool);
     stats->host_wait_ns = atomic_load_explicit(&pool->host_wait_ns, memory_order_relaxed);
+    foresee_stats(pool, stats);
     stats->lookup_ns = pool->edge ? 0 : measure_lookup_ns(pool);
     pool_unlock(pool);
 }
