@@ -369,6 +369,11 @@ struct function {
 };
 
 bool function_bind(struct function *function);
+
+/* digest_kernel.c */
+enum { DIGEST_KERNEL_BASE_NS = 2000 };
+void digest_kernel_run(struct emu_block *b);
+uint64_t digest_kernel_cost(struct emu_block *b);
 void module_close(void);
 
 /* ---- Capture ---- */

@@ -33,7 +33,11 @@ unsigned frame_place_add(struct frame_table *table, const char *name, vp_place_k
     place->kind = kind;
     place->id = id;
     place->capacity_pages = capacity_pages;
-    for (unsigned i = 0; i <= FRAME_MAX_PAGES; i++) list_init(&place->free[i]);
+    for (unsigned i = 0; i <= FRAME_MAX_PAGES; i++) {
+        list_init(&place->free[i]);
+        list_init(&place->laid_by[false][i]);
+        list_init(&place->laid_by[true][i]);
+    }
     return table->places++;
 }
 
@@ -55,6 +59,22 @@ static void unlink_free(struct frame_place *place, struct frame *frame)
     list_remove(&frame->link);
     place->free_pages -= frame->pages;
     frame->free = false;
+    if (!frame->keeper) return;
+    assert(*frame->keeper == frame);
+    *frame->keeper = NULL;
+    frame->keeper = NULL;
+    if (frame->dear) place->dear_pages -= frame->pages;
+}
+
+static struct frame *first_of(const struct list *frames)
+{
+    return list_empty(frames) ? NULL : list_entry(frames->next, struct frame, link);
+}
+
+static void take(struct frame_place *place, struct frame *frame)
+{
+    unlink_free(place, frame);
+    use(place, frame);
 }
 
 enum frame_plan frame_plan(struct frame_table *table, unsigned index, uint32_t pages,
@@ -62,16 +82,17 @@ enum frame_plan frame_plan(struct frame_table *table, unsigned index, uint32_t p
 {
     assert(index < table->places && pages > 0 && pages <= FRAME_MAX_PAGES);
     struct frame_place *place = &table->place[index];
-    if (!list_empty(&place->free[pages])) {
-        *frame = list_entry(place->free[pages].next, struct frame, link);
-        unlink_free(place, *frame);
-        use(place, *frame);
-        return FRAME_TAKE;
-    }
+    *frame = first_of(&place->free[pages]);
+    if (!*frame) *frame = first_of(&place->laid_by[false][pages]);
     uint64_t exist = existing_pages(place);
-    if (exist + pages <= place->capacity_pages) {
+    if (!*frame && exist + pages <= place->capacity_pages) {
         place->promised_pages += pages;
         return FRAME_MAKE;
+    }
+    if (!*frame) *frame = first_of(&place->laid_by[true][pages]);
+    if (*frame) {
+        take(place, *frame);
+        return FRAME_TAKE;
     }
     if (exist - place->free_pages + pages > place->capacity_pages) return FRAME_FULL;
     *frame = frame_withdraw(table, index);
@@ -141,17 +162,51 @@ void frame_give(struct frame_table *table, struct frame *frame)
         set_free(table, frame);
 }
 
+void frame_lay_by(struct frame_table *table, struct frame *frame, struct frame **keeper, bool dear)
+{
+    assert(!*keeper && !frame->parked && !frame->copies);
+    struct frame_place *place = &table->place[frame->place];
+    set_free(table, frame);
+    list_remove(&frame->link);
+    list_push_front(&place->laid_by[dear][frame->pages], &frame->link);
+    frame->dear = dear;
+    if (dear) place->dear_pages += frame->pages;
+    frame->keeper = keeper;
+    *keeper = frame;
+}
+
+struct frame *frame_recover(struct frame_table *table, struct frame **keeper)
+{
+    struct frame *frame = *keeper;
+    assert(frame && frame->keeper == keeper);
+    take(&table->place[frame->place], frame);
+    return frame;
+}
+
+void frame_let_go(struct frame_table *table, struct frame **keeper)
+{
+    struct frame *frame = frame_recover(table, keeper);
+    set_free(table, frame);
+}
+
+/* The oldest of the largest in such lists by size. */
+static struct frame *largest_of(const struct list *frames)
+{
+    for (unsigned pages = FRAME_MAX_PAGES; pages > 0; pages--)
+        if (!list_empty(&frames[pages])) return list_entry(frames[pages].prev, struct frame, link);
+    return NULL;
+}
+
 struct frame *frame_withdraw(struct frame_table *table, unsigned index)
 {
     struct frame_place *place = &table->place[index];
-    for (unsigned pages = FRAME_MAX_PAGES; pages > 0; pages--) {
-        if (list_empty(&place->free[pages])) continue;
-        struct frame *frame = list_entry(place->free[pages].prev, struct frame, link);
-        unlink_free(place, frame);
-        place->withdrawn_pages += frame->pages;
-        return frame;
-    }
-    return NULL;
+    struct frame *frame = largest_of(place->free);
+    if (!frame) frame = largest_of(place->laid_by[false]);
+    if (!frame) frame = largest_of(place->laid_by[true]);
+    if (!frame) return NULL;
+    unlink_free(place, frame);
+    place->withdrawn_pages += frame->pages;
+    return frame;
 }
 
 void frame_forget(struct frame_table *table, struct frame *frame)
@@ -191,13 +246,16 @@ bool frame_table_is_valid(const struct frame_table *table)
 {
     for (unsigned i = 0; i < table->places; i++) {
         const struct frame_place *place = &table->place[i];
-        uint64_t free_pages = 0, other_pages = 0;
+        uint64_t free_pages = 0, other_pages = 0, dear_pages = 0;
         for (uint64_t k = 0; k < table->count; k++) {
             const struct frame *frame = table->by_number[k];
             if (!frame || frame->place != i) continue;
             *(frame->free ? &free_pages : &other_pages) += frame->pages;
             if (frame->free && (frame->copies || frame->parked)) return false;
+            if (frame->keeper && (!frame->free || *frame->keeper != frame)) return false;
+            if (frame->keeper && frame->dear) dear_pages += frame->pages;
         }
+        if (dear_pages != place->dear_pages) return false;
         if (free_pages != place->free_pages) return false;
         if (other_pages != place->used_pages + place->withdrawn_pages) return false;
         if (existing_pages(place) > place->capacity_pages) return false;

@@ -6,6 +6,9 @@
  * It calls no driver: who gets FRAME_MAKE from frame_plan makes a handle and hands it in with
  * frame_add.
  *
+ * A free frame may still hold something that is worth having back: it is laid by for whoever gave
+ * it, and taken from him when frames are wanted, the least dear first and before any is refused.
+ *
  * Invariant: used + free + promised + withdrawn pages of a place never exceed its capacity. All
  * calls under the pool's lock. */
 #ifndef FRAME_FRAME_H
@@ -20,7 +23,7 @@
 enum { FRAME_MAX_PAGES = 64 };
 
 struct frame {
-    struct list link; /* in its place's free list of its size, while free */
+    struct list link; /* in its place's list of free frames of its size, or of those laid by */
     uint64_t handle;  /* the driver's */
     vp_addr alias;    /* permanent mapping, for the mover's copies */
     uint64_t number;  /* within the pool, unique among frames that exist */
@@ -28,7 +31,9 @@ struct frame {
     uint32_t place;
     uint32_t copies; /* of the mover, in flight, that read or write it */
     bool free;
-    bool parked; /* given back while copies were in flight: becomes free when they end */
+    bool parked;           /* given back while copies were in flight: becomes free when they end */
+    bool dear;             /* laid by: a new frame is made rather than this one taken */
+    struct frame **keeper; /* free, and laid by: where the frame is noted; NULL: not laid by */
 };
 
 struct frame_place {
@@ -37,12 +42,14 @@ struct frame_place {
     int id;                   /* card ordinal, or NUMA node */
     uint64_t capacity_pages;  /* most that may exist */
     uint64_t used_pages;      /* in frames that hold data, parked ones included */
-    uint64_t free_pages;      /* in free frames */
+    uint64_t free_pages;      /* in free frames, those laid by included */
+    uint64_t dear_pages;      /* in frames laid by that are dear */
     uint64_t parked_pages;    /* of used_pages: free as soon as copies in flight end */
     uint64_t promised_pages;  /* being made */
     uint64_t withdrawn_pages; /* being released */
     uint64_t peak_pages;      /* most used_pages ever */
     struct list free[FRAME_MAX_PAGES + 1];
+    struct list laid_by[2][FRAME_MAX_PAGES + 1]; /* [dear], laid by last first */
 };
 
 struct frame_table {
@@ -84,6 +91,14 @@ void frame_fail(struct frame_table *table, unsigned place, uint32_t pages, bool 
 
 /* Gives a used frame back. With copies in flight it is parked, and frame_copy_end frees it. */
 void frame_give(struct frame_table *table, struct frame *frame);
+
+/* Gives a used frame back, without copies in flight, and lays it by: *keeper, which is NULL, is the
+ * frame until it is taken or let go. */
+void frame_lay_by(struct frame_table *table, struct frame *frame, struct frame **keeper, bool dear);
+
+/* Uses a frame laid by again, with what it holds; or lets it go: it is free and no more. */
+struct frame *frame_recover(struct frame_table *table, struct frame **keeper);
+void frame_let_go(struct frame_table *table, struct frame **keeper);
 
 /* Withdraws a free frame of any size (the largest first), for its handle to be released; NULL: none
  * free. */

@@ -136,6 +136,57 @@ static void the_largest_is_withdrawn_first(void **state)
     assert_true(frame_table_is_valid(&table));
 }
 
+static void what_is_laid_by_can_be_had_back(void **state)
+{
+    struct frame *frame = get(host, 4), *kept = NULL;
+    frame_lay_by(&table, frame, &kept, true);
+    assert_ptr_equal(kept, frame);
+    assert_true(frame_table_is_valid(&table));
+    assert_int_equal(frame_room_pages(&table, host), 100); /* it is in nobody's way */
+    assert_ptr_equal(frame_recover(&table, &kept), frame);
+    assert_null(kept);
+    assert_int_equal(table.place[host].used_pages, 4);
+    frame_lay_by(&table, frame, &kept, true);
+    frame_let_go(&table, &kept);
+    assert_null(kept);
+    assert_int_equal(table.place[host].dear_pages, 0);
+    assert_ptr_equal(get(host, 4), frame);
+}
+
+static void what_is_laid_by_is_taken_when_wanted(void **state)
+{
+    struct frame *cheap = get(host, 4), *dear = get(host, 4), *plain = get(host, 4), *made;
+    struct frame *cheap_kept = NULL, *dear_kept = NULL;
+    frame_lay_by(&table, cheap, &cheap_kept, false);
+    frame_lay_by(&table, dear, &dear_kept, true);
+    frame_give(&table, plain);
+    assert_ptr_equal(get(host, 4), plain);
+    assert_ptr_equal(get(host, 4), cheap);
+    assert_null(cheap_kept);
+    made = get(host, 4); /* there is room for a new one */
+    assert_ptr_not_equal(made, dear);
+    for (unsigned pages = 16; pages < 100; pages += 4) get(host, 4);
+    assert_ptr_equal(dear_kept, dear);
+    assert_ptr_equal(get(host, 4), dear);
+    assert_null(dear_kept);
+    assert_int_equal(plan_of(host, 4, &made), FRAME_FULL);
+}
+
+static void what_is_laid_by_makes_room_for_other_sizes(void **state)
+{
+    struct frame *kept = NULL, *other = NULL, *frame;
+    frame_lay_by(&table, get(card, 4), &kept, true);
+    frame_lay_by(&table, get(card, 4), &other, false);
+    assert_int_equal(plan_of(card, 3, &frame), FRAME_RELEASE);
+    assert_null(other);
+    assert_non_null(kept);
+    frame_forget(&table, frame);
+    frame = get(card, 3);
+    assert_int_equal(plan_of(card, 5, &frame), FRAME_RELEASE);
+    assert_null(kept);
+    frame_keep(&table, frame);
+}
+
 static void numbers_are_those_of_frames_that_exist(void **state)
 {
     struct frame *frames[100];
@@ -163,7 +214,10 @@ static void more_frames_than_the_table_had_room_for(void **state)
     assert_int_equal(table.place[wide].peak_pages, 3000);
 }
 
-/* One random step: asks for a frame, gives one back, or lets a copy end. */
+/* One random step: asks for a frame, gives one back or lays it by, or lets a copy end. */
+enum { KEEPERS = 8 };
+static struct frame *keepers[KEEPERS];
+
 static void step(struct random *random, struct frame **used, unsigned *count)
 {
     struct frame *frame;
@@ -173,6 +227,13 @@ static void step(struct random *random, struct frame **used, unsigned *count)
         unsigned i = (unsigned)random_below(random, *count);
         frame = used[i];
         used[i] = used[--*count];
+        struct frame **keeper = &keepers[random_below(random, KEEPERS)];
+        if (*keeper && random_below(random, 2)) used[(*count)++] = frame_recover(&table, keeper);
+        if (*keeper && random_below(random, 2)) frame_let_go(&table, keeper);
+        if (!*keeper && random_below(random, 2)) {
+            frame_lay_by(&table, frame, keeper, random_below(random, 2));
+            return;
+        }
         bool copied = random_below(random, 2);
         if (copied) frame_copy_begin(frame);
         frame_give(&table, frame);
@@ -223,6 +284,9 @@ int main(void)
         CASE(a_place_that_gives_less_shrinks),
         CASE(a_frame_under_copy_is_free_when_that_ends),
         CASE(the_largest_is_withdrawn_first),
+        CASE(what_is_laid_by_can_be_had_back),
+        CASE(what_is_laid_by_is_taken_when_wanted),
+        CASE(what_is_laid_by_makes_room_for_other_sizes),
         CASE(numbers_are_those_of_frames_that_exist),
         CASE(more_frames_than_the_table_had_room_for),
         CASE(the_books_always_agree),
