@@ -62,13 +62,14 @@ static CUresult cuMemFree_v2_wrap(CUdeviceptr address)
 FREE_ASYNC(cuMemFreeAsync)
 FREE_ASYNC(cuMemFreeAsync_ptsz)
 
+/* The driver is asked first: errors are its own. */
 static CUresult cuMemGetInfo_v2_wrap(size_t *free_bytes, size_t *total_bytes)
 {
-    vp_pool *pool = shim_pool_wanted();
-    if (!pool || !shim_has_context())
-        return SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(free_bytes, total_bytes);
+    CUresult result = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(free_bytes, total_bytes);
+    vp_pool *pool = result == CUDA_SUCCESS ? shim_pool_wanted() : NULL;
+    if (!pool) return result;
     size_t pool_free, pool_total;
-    CUresult result = pool_mem_info(pool, &pool_free, &pool_total);
+    result = pool_mem_info(pool, &pool_free, &pool_total);
     if (result != CUDA_SUCCESS) return result;
     if (free_bytes) *free_bytes = pool_free;
     if (total_bytes) *total_bytes = pool_total;
