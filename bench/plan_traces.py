@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes traces of jobs that differ from the recorded ones, for bench/plan.py: optimizers, LoRA,
-inference, several streams, gradient accumulation, small and huge blocks, an op that touches
+inference, several streams, gradient accumulation, deep and shallow nets, long sequences, a huge
+embedding, experts, sizes that fall from layer to layer, small and huge blocks, an op that touches
 everything, random programs, one that never repeats.
 
 Usage: plan_traces.py FOLDER"""
@@ -42,24 +43,28 @@ class Trace:
 
 
 class Job:
-    """A training job of layers, each some parameters wide (MiB), with their activations."""
+    """A training job of layers, each some parameters wide (MiB), with their activations. In place
+    of one layer many times there may be a list of layers, each (parameters, activations). `foreach`
+    is how many tensors one op of the optimizer updates, in a pass for each of its states and two
+    more; 0: four in one pass."""
 
     def __init__(self, trace, layers=12, params=(64, 64, 48, 16), acts=(32, 64, 32, 128), us=100,
-                 states=2, checkpoint=False, adapters=False, foreach=False, streams=1,
-                 accumulate=1):
-        self.trace, self.acts, self.us, self.states = trace, acts, us, states
+                 states=2, checkpoint=False, adapters=False, foreach=0, streams=1, accumulate=1):
+        layers = layers if isinstance(layers, list) else [(params, acts)] * layers
+        self.trace, self.us, self.states = trace, us, states
+        self.acts = [acts for _, acts in layers]
         self.checkpoint, self.foreach = checkpoint, foreach
         self.streams, self.accumulate = streams, accumulate
         self.random = random.Random(1)
-        self.params = [[trace.alloc(p * MIB) for p in params] for _ in range(layers)]
-        self.adapters = [[trace.alloc(2 * MIB) for _ in params] for _ in range(layers)] \
+        self.params = [[trace.alloc(p * MIB) for p in params] for params, _ in layers]
+        self.adapters = [[trace.alloc(2 * MIB) for _ in params] for params, _ in layers] \
             if adapters else None
         self.trained = self.adapters or self.params
         self.state = [[[trace.alloc(trace.bytes[p]) for _ in range(states)] for p in layer]
                       for layer in self.trained]
-        for layer in self.params:
-            for param in layer:
-                trace.op(5, "init", [param])
+        for number, layer in enumerate(self.params):
+            for k, param in enumerate(layer):
+                trace.op(5, f"init{number}.{k}", [param])
 
     def some_us(self):
         return self.us * self.random.uniform(0.3, 2)
@@ -70,7 +75,7 @@ class Job:
     def forward(self, layer, given):
         made = []
         for k in range(len(self.params[layer])):
-            out = self.trace.alloc(self.acts[k % len(self.acts)] * MIB)
+            out = self.trace.alloc(self.acts[layer][k % len(self.acts[layer])] * MIB)
             self.trace.op(self.some_us(), f"forward{k}",
                           [*self.weights(layer, k), made[-1] if made else given, out],
                           layer % self.streams)
@@ -91,7 +96,7 @@ class Job:
         return grad
 
     def pass_batch(self, grads):
-        given = self.trace.alloc(self.acts[0] * MIB)
+        given = self.trace.alloc(self.acts[0][0] * MIB)
         first = given
         self.trace.op(self.us / 4, "embed", [self.params[0][0], given])
         saved = []
@@ -114,7 +119,7 @@ class Job:
 
     def update(self, grads):
         names = [(layer, k) for layer in range(len(self.params)) for k in range(len(grads[layer]))]
-        width = 8 if self.foreach else 4
+        width = self.foreach or 4
         for start in range(0, len(names), width):
             group = names[start:start + width]
             phases = range(2 + self.states) if self.foreach else [None]
@@ -140,7 +145,8 @@ class Job:
 JOBS = {
     "adam": {},
     "adam_ckpt": {"checkpoint": True, "layers": 24, "us": 200},
-    "foreach": {"foreach": True, "layers": 16},
+    "foreach": {"foreach": 8, "layers": 16},
+    "foreach_all": {"foreach": 60, "layers": 30, "us": 600},
     "sgd": {"states": 0, "layers": 24, "us": 300},
     "momentum": {"states": 1, "layers": 16, "us": 400},
     "lora": {"adapters": True, "layers": 24, "us": 150},
@@ -149,6 +155,19 @@ JOBS = {
     "wide": {"layers": 6, "params": (512, 512, 300, 40), "acts": (200, 800, 200, 900), "us": 2000},
     "small": {"layers": 8, "params": (1.2, 4, 3, 2.5), "acts": (1.5, 3, 7, 2), "us": 30},
     "slow": {"layers": 24, "us": 2000},
+    "deep": {"layers": 150, "params": (4, 4, 6, 2), "acts": (3, 6, 3, 12), "us": 40},
+    "shallow": {"layers": 4, "params": (1024, 2048, 1024), "acts": (256, 640, 256), "us": 15000},
+    "long_sequence": {"layers": 24, "params": (16, 16, 12, 4), "acts": (128, 256, 128, 512),
+                      "us": 2500},
+    "embedding": {"layers": [((6000,), (48,))] + 16 * [((48, 64, 48), (48, 64, 48))], "us": 1000},
+    "falling": {"layers": [((2 + 2 * k * k, 2 + k * k), (800 >> k, 640 >> k))
+                           for k in (0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 5)],
+                "us": 1500},
+    "experts": {"layers": 12 * [((48, 48) + 8 * (40,), (32, 32) + 8 * (6,))], "us": 300},
+    "few_ops": {"layers": 2, "params": (900, 1400), "acts": (700, 1100), "us": 30000, "states": 1},
+    "big_blocks": {"layers": 10, "params": (400, 640), "acts": (330, 350), "us": 6000},
+    "short_ops": {"layers": 290, "params": (16, 16, 12, 4), "acts": (4, 8, 4, 16), "us": 12,
+                  "checkpoint": True},
     "ops5000": {"layers": 290, "params": (32, 32, 24, 8), "acts": (8, 16, 8, 32), "us": 100,
                 "checkpoint": True},
 }
@@ -186,6 +205,32 @@ def write_everything(path):
             for i in range(0, 60, 2):
                 trace.op(500, "some", blocks[i:i + 2])
             trace.op(3000, "all", blocks)
+
+
+def write_idle_experts(path):
+    """Of the eight experts of a layer two are trained in this step; the others rest."""
+    with Trace(path) as trace:
+        layers = [[trace.alloc(96 * MIB) for _ in range(8)] for _ in range(16)]
+        state = {expert: (trace.alloc(96 * MIB), trace.alloc(96 * MIB))
+                 for layer in layers for expert in layer}
+        for _ in range(4):
+            trace.op(5, "begin", layers[0][:1])
+            kept = [trace.alloc(64 * MIB)]
+            for number, layer in enumerate(layers):
+                kept.append(trace.alloc(64 * MIB))
+                trace.op(900, "forward", [layer[number % 8], layer[number % 7], *kept[-2:]])
+            grads = []
+            for number in reversed(range(len(layers))):
+                layer = layers[number]
+                chosen = dict.fromkeys((layer[number % 8], layer[number % 7]))
+                grads += [(expert, trace.alloc(96 * MIB)) for expert in chosen]
+                trace.op(1800, "backward", [*chosen, *kept[-2:],
+                                            *(grad for _, grad in grads[-len(chosen):])])
+                trace.free(kept.pop())
+            trace.free(*kept)
+            for expert, grad in grads:
+                trace.op(100, "update", [expert, *state[expert], grad])
+                trace.free(grad)
 
 
 def write_tiny(path):
@@ -282,6 +327,7 @@ def main(folder):
         write_job(path(name), **shape)
     write_inference(path("inference"))
     write_everything(path("everything"))
+    write_idle_experts(path("idle_experts"))
     write_tiny(path("tiny"))
     write_huge(path("huge"))
     write_no_repetition(path("no_repetition"))

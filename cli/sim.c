@@ -29,8 +29,8 @@ enum { SIM_HBM, SIM_HOST, SIM_MACHINE, SIM_POLICY, SIM_JSON, SIM_SVG, SIM_HELP, 
 
 struct request {
     const char *trace, *machine, *svg;
-    uint64_t hbm_bytes, host_bytes; /* 0: not given */
-    bool host_given, json;
+    uint64_t hbm_bytes, host_bytes;
+    bool hbm_given, host_given, json;
     enum plan_policy policy;
 };
 
@@ -73,7 +73,7 @@ static bool read_policy(const char *value, enum plan_policy *policy)
 static bool take_option(struct request *request, int index, const char *value)
 {
     switch (index) {
-    case SIM_HBM: return read_size("hbm", value, &request->hbm_bytes);
+    case SIM_HBM: request->hbm_given = true; return read_size("hbm", value, &request->hbm_bytes);
     case SIM_HOST:
         request->host_given = true;
         return read_size("host", value, &request->host_bytes);
@@ -155,7 +155,7 @@ static bool set_limits(const struct request *request, const struct machine *mach
                        struct plan_limits *limits)
 {
     char text[32];
-    limits->hbm_bytes = request->hbm_bytes ? request->hbm_bytes : machine->hbm_bytes[0];
+    limits->hbm_bytes = request->hbm_given ? request->hbm_bytes : machine->hbm_bytes[0];
     limits->host_bytes = request->host_given ? request->host_bytes : machine->host_bytes;
     limits->hbm_bytes -= limits->hbm_bytes % machine->granularity_bytes;
     if (limits->hbm_bytes < machine->granularity_bytes) {

@@ -188,7 +188,9 @@ vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
                             .best = &made,
                             .op = SHAPE_NEVER,
                             .status = VP_NO_HOST_MEMORY};
-    if (make_search(&search)) {
+    if (shape->peak_bytes > limits->hbm_bytes + limits->host_bytes) {
+        search.status = VP_QUOTA;
+    } else if (make_search(&search)) {
         search.options = default_options(&search);
         if (policy == PLAN_POLICY_PLAN)
             try_all(&search);

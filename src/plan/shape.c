@@ -1,12 +1,14 @@
 #include "plan/shape.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/units.h"
 
-enum { SMALL_ALIGN = 512 };
+enum { SMALL_ALIGN = 512, MOST_ITEMS = 1 << 22 };
 
 void shape_destroy(struct shape *shape)
 {
@@ -87,6 +89,15 @@ static bool number_slots(struct shape *shape)
     }
     free(sorted);
     return true;
+}
+
+/* Whether the step's blocks, all that may live at once, make few enough chunks to work on. */
+static bool is_small_enough(const struct step *step, uint64_t chunk_bytes)
+{
+    uint64_t items = 0;
+    for (uint32_t i = 0; i < step->role_count; i++)
+        items += (step->roles[i].bytes / chunk_bytes + 1) * (step->roles[i].age + 1ull);
+    return items <= MOST_ITEMS;
 }
 
 static bool cut_roles(struct shape *shape, uint64_t granularity)
@@ -220,6 +231,11 @@ vp_status shape_create(const struct step *step, uint64_t chunk_bytes, uint64_t g
 {
     assert(step->op_count > 0 && chunk_bytes >= granularity_bytes && granularity_bytes > 0);
     struct shape made = {.chunk_bytes = chunk_bytes};
+    if (!is_small_enough(step, chunk_bytes)) {
+        log_error("the step's blocks make more than %d chunks of %" PRIu64 " bytes: too many",
+                  (int)MOST_ITEMS, chunk_bytes);
+        return VP_QUOTA;
+    }
     uint32_t *new_role = malloc((step->role_count + 1u) * sizeof *new_role);
     made.roles = malloc((step->role_count + 1u) * sizeof *made.roles);
     bool ok = new_role && made.roles;

@@ -67,7 +67,8 @@ struct shape {
 };
 
 /* Cuts the step's blocks in chunks of chunk_bytes, frames of multiples of granularity_bytes; blocks
- * below half of that share frames with others and count as they are. VP_NO_HOST_MEMORY. */
+ * below half of that share frames with others and count as they are. VP_QUOTA: more than 4 million
+ * chunks (logged); VP_NO_HOST_MEMORY. */
 vp_status shape_create(const struct step *step, uint64_t chunk_bytes, uint64_t granularity_bytes,
                        struct shape *shape) VP_MUST_USE;
 void shape_destroy(struct shape *shape);

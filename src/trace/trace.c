@@ -40,7 +40,11 @@ struct parser {
     uint32_t
         *last_op; /* of each block: the op after which it was last seen, to keep touches unique */
     uint32_t last_op_room;
+    uint64_t live_bytes, total_ns;
 };
+
+/* So that no sum of sizes or of durations overflows, also over many steps. */
+static const uint64_t most_live_bytes = UINT64_C(1) << 52, most_total_ns = UINT64_C(1) << 52;
 
 static const char *const kind_names[] = {
 #define WORD(name, word) word,
@@ -202,6 +206,9 @@ static bool parse_alloc(struct parser *parser)
     if (!take_number(parser, &id) || !take_number(parser, &bytes) || !take_line_end(parser))
         return false;
     if (find_live(parser, id, &index)) return fail(parser, "alloc of a block that lives already");
+    if (bytes > most_live_bytes - parser->live_bytes)
+        return fail(parser, "more than 4 PiB live at once: no machine has that");
+    parser->live_bytes += bytes;
     struct trace_block *block = append(parser, &parser->blocks, sizeof *block);
     if (!block) return false;
     *block = (struct trace_block){id, bytes, parser->ops.count, TRACE_NEVER};
@@ -217,6 +224,7 @@ static bool parse_free(struct parser *parser)
     struct trace_block *block = find_live(parser, id, &index);
     if (!block) return fail(parser, "free of a block that does not live");
     block->died_op = parser->ops.count;
+    parser->live_bytes -= block->bytes;
     return note_event(parser, TRACE_FREE, index);
 }
 
@@ -298,6 +306,9 @@ static bool parse_op(struct parser *parser)
     if (op.kind == TRACE_KIND_COUNT)
         return fail(parser, "the kind is none of kernel, copy, memset, graph");
     if (!take_number(parser, &stream) || !take_number(parser, &op.duration_ns)) return false;
+    if (op.duration_ns > most_total_ns - parser->total_ns)
+        return fail(parser, "the durations add up to more than 52 days");
+    parser->total_ns += op.duration_ns;
     if (!take_word(parser, &word, &length)) return fail(parser, "the name is missing");
     if (!number_stream(parser, stream, &op.stream)) return false;
     if (!intern_name(parser, word, length, &op.name)) return false;
@@ -398,9 +409,9 @@ vp_status trace_parse(const char *path, const char *text, size_t length, struct 
     return status;
 }
 
-static vp_status read_failed(const char *path)
+static vp_status read_failed(const char *path, const char *why)
 {
-    log_error("trace %s: %s", path, strerror(errno));
+    log_error("trace %s: %s", path, why);
     return VP_IO;
 }
 
@@ -408,12 +419,10 @@ vp_status trace_read(const char *path, struct trace *trace, uint32_t *line)
 {
     struct stat about;
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return read_failed(path);
+    if (file < 0) return read_failed(path, strerror(errno));
     if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) {
-        if (S_ISDIR(about.st_mode)) errno = EISDIR;
-        vp_status status = read_failed(path);
         close(file);
-        return status;
+        return read_failed(path, "not a regular file");
     }
     size_t length = (size_t)about.st_size;
     if (length == 0) {
@@ -422,7 +431,7 @@ vp_status trace_read(const char *path, struct trace *trace, uint32_t *line)
     }
     char *text = mmap(NULL, length, PROT_READ, MAP_PRIVATE, file, 0);
     close(file);
-    if (text == MAP_FAILED) return read_failed(path);
+    if (text == MAP_FAILED) return read_failed(path, strerror(errno));
     vp_status status = trace_parse(path, text, length, trace, line);
     munmap(text, length);
     return status;

@@ -125,19 +125,30 @@ class Sim(unittest.TestCase):
         self.refused("which trace?")
         self.refused("/nonesuch.trace", "/nonesuch.trace")
         self.refused("24Q", self.trace, "--hbm", "24Q")
+        self.refused("at least 2.0 MiB", self.trace, "--hbm", "0")
         self.refused("a card of machine h200 has 139.8 GiB", self.trace, "--hbm", "200G")
         self.refused("`nothing`", self.trace, "--machine", "nothing")
         self.refused("--policy fast", self.trace, "--policy", "fast")
         self.refused("--hbn", self.trace, "--hbn", "1G")
         self.refused("one trace at a time", self.trace, self.trace)
         self.refused("the step cannot run", self.trace, "--hbm", "500M", "--host", "500M")
+
+    def test_bad_traces(self):
         bad = os.path.join(self.folder.name, "bad.trace")
-        with open(bad, "w", encoding="utf-8") as file:
-            file.write("vrampool-trace 1\nalloc 1 5\nop kernel 0 1 a 2\n")
-        self.refused("bad.trace:3:", bad)
-        with open(bad, "w", encoding="utf-8") as file:
-            file.write("vrampool-trace 1\nalloc 1 5\n")
-        self.refused("no op", bad)
+        cases = (("bad.trace:1:", "GIF89a"), ("bad.trace:1: only version 1", "vrampool-trace 2\n"),
+                 ("no op", "vrampool-trace 1\nalloc 1 5\n"),
+                 ("bad.trace:3:", "vrampool-trace 1\nalloc 1 5\nop kernel 0 1 a 2\n"),
+                 ("bad.trace:2:", f"vrampool-trace 1\nalloc 1 {2**64 - 1}\nop kernel 0 1 a 1\n"),
+                 ("bad.trace:3:", f"vrampool-trace 1\nalloc 1 5\nop kernel 0 {2**60} a 1\n"),
+                 ("too many", f"vrampool-trace 1\nalloc 1 {10**15}\nop kernel 0 1 a 1\n"),
+                 ("the step cannot run",
+                  f"vrampool-trace 1\nalloc 1 {10**13}\nop kernel 0 1 a 1\n"))
+        for said, text in cases:
+            with open(bad, "w", encoding="utf-8") as file:
+                file.write(text)
+            self.refused(said, bad)
+        self.refused("not a regular file", "/dev/null")
+        self.refused("not a regular file", self.folder.name)
 
 
 if __name__ == "__main__":

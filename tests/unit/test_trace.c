@@ -83,12 +83,15 @@ static void malformed_lines_are_told_by_number(void **state)
         {HEAD "alloc 1 2\nalloc 1 2\n", 3},
         {HEAD "alloc 1 -2\n", 2},
         {HEAD "alloc 1 18446744073709551616\n", 2},
+        {HEAD "alloc 1 4503599627370497\n", 2},
+        {HEAD "alloc 1 4503599627370495\nalloc 2 2\n", 3},
         {HEAD "free 1\n", 2},
         {HEAD "alloc 1 2\nfree 1\nfree 1\n", 4},
         {HEAD "op\n", 2},
         {HEAD "op launch 0 0 name\n", 2},
         {HEAD "op kernel 0 0\n", 2},
         {HEAD "op kernel 0 x name\n", 2},
+        {HEAD "op kernel 0 4503599627370495 a\nop kernel 0 2 a\n", 3},
         {HEAD "op kernel 0 0 name 3\n", 2},
         {HEAD "alloc 1 2\nfree 1\nop kernel 0 0 name 1\n", 4},
         {HEAD "alloc 1 2\nop kernel 0 0 name 1x\n", 3},
@@ -116,6 +119,7 @@ static void a_missing_file_is_an_error(void **state)
     struct trace trace;
     assert_int_equal(trace_read("/nonesuch.trace", &trace, NULL), VP_IO);
     assert_int_equal(trace_read("/tmp", &trace, NULL), VP_IO);
+    assert_int_equal(trace_read("/dev/null", &trace, NULL), VP_IO);
 }
 
 /* Many IDs, names and streams, some with equal low bits, so that tables grow and probe. */
