@@ -204,7 +204,8 @@ static vp_status ask_emulated_machine(struct info *info, struct machine *machine
 static const struct option_spec specs[] = {
     {"json", OPTION_FLAG, NULL, "print JSON"},
     {"emulate", OPTION_VALUE, "MACHINE",
-     "look at an emulated machine: NxSIZE (8x24M), h200, or a\nmachine file (.json)"},
+     "look at an emulated machine: NxSIZE (8x24M), a name such as\ndouble-cube-8x24@24M, or a "
+     "machine file (.json)"},
     {"help", OPTION_FLAG, NULL, "this text"},
 };
 enum { INFO_JSON, INFO_EMULATE, INFO_HELP, SPECS };
@@ -220,7 +221,7 @@ static int print_help(void)
     puts("\nExamples:\n"
          "  vrampool info\n"
          "  vrampool info --json | jq .places\n"
-         "  vrampool info --emulate machines/8x24.json");
+         "  vrampool info --emulate double-cube-8x24@24M");
     return 0;
 }
 

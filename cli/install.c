@@ -14,6 +14,8 @@ static const char *const emulator_places[] = {"src/libvrampool-emu.so",
                                               INSTALL_LIB "/libvrampool-emu.so"};
 static const char *const python_places[] = {"python/vrampool_hook", INSTALL_PYTHON};
 
+static const char *const machine_places[] = {"machines", INSTALL_MACHINES};
+
 static bool find(const char *folder, const char *const places[2], char found[PATH_MAX])
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -29,16 +31,28 @@ static bool find(const char *folder, const char *const places[2], char found[PAT
     return false;
 }
 
+static bool find_self(char self[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", self, PATH_MAX - 1);
+    if (length <= 0) return false;
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    return true;
+}
+
+bool install_machines(char folder[PATH_MAX])
+{
+    char self[PATH_MAX];
+    return find_self(self) && find(self, machine_places, folder);
+}
+
 vp_status install_find(struct install *install)
 {
     char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0) {
+    if (!find_self(self)) {
         log_error("cannot tell where this command is: /proc/self/exe is not readable");
         return VP_NOT_FOUND;
     }
-    self[length] = '\0';
-    *strrchr(self, '/') = '\0';
     find(self, python_places, install->python);
     if (!find(self, shim_places, install->shim)) {
         log_error("the preloaded library is missing: neither %s/%s nor %s/%s; build or install "

@@ -4,6 +4,7 @@
 #define CLI_INSTALL_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "vrampool.h"
 
@@ -16,5 +17,8 @@ struct install {
 /* Finds them all from /proc/self/exe. VP_NOT_FOUND: the shim or the emulator is missing (logged
  * with the places looked at). */
 vp_status install_find(struct install *install) VP_MUST_USE;
+
+/* The folder of the machine files that come with vrampool. False: it is not there. */
+bool install_machines(char folder[PATH_MAX]);
 
 #endif

@@ -3,14 +3,18 @@
 #include <assert.h>
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/units.h"
+#include "install.h"
 #include "json_line.h"
+#include "machine/route.h"
 #include "option.h"
 
 enum { FORMAT_VERSION = 1, MAX_FILE_BYTES = 1 << 20 };
@@ -107,14 +111,26 @@ static bool get_u32(const struct reader *reader, const char *key, uint32_t *numb
     return true;
 }
 
-static bool get_rate(const struct reader *reader, const char *key, double *gbps)
+static bool get_positive(const struct reader *reader, const char *key, double most,
+                         const char *what, double *number)
 {
     json_t *value = get(reader, key);
     if (!value) return true;
-    if (!json_is_number(value) || !(json_number_value(value) > 0) || json_number_value(value) > 1e5)
-        return wrong(reader, key, "must be a rate in GB/s, above 0");
-    *gbps = json_number_value(value);
+    double read = json_number_value(value);
+    if (!json_is_number(value) || !(read > 0) || read > most)
+        return wrong(reader, key, "must be %s", what);
+    *number = read;
     return true;
+}
+
+static bool get_rate(const struct reader *reader, const char *key, double *gbps)
+{
+    return get_positive(reader, key, 1e5, "a rate in GB/s, above 0", gbps);
+}
+
+static bool get_factor(const struct reader *reader, const char *key, double *factor)
+{
+    return get_positive(reader, key, 1, "a factor above 0 and at most 1", factor);
 }
 
 static bool get_flag(const struct reader *reader, const char *key, bool *flag)
@@ -130,6 +146,23 @@ static bool needs(const struct reader *reader, const char *const *keys, size_t c
 {
     for (size_t i = 0; i < count; i++)
         if (!get(reader, keys[i])) return wrong(reader, NULL, "\"%s\" is missing", keys[i]);
+    return true;
+}
+
+/* Which figures were chosen so that a result comes out, by name. False: a name that is none. */
+static bool get_calibrated(const struct reader *reader, bool *calibrated)
+{
+    json_t *list = get(reader, "calibrated"), *name;
+    size_t index;
+    if (!list) return true;
+    if (!json_is_array(list))
+        return wrong(reader, "calibrated", "must be a list of fields of this entry");
+    json_array_foreach(list, index, name)
+    {
+        if (!json_is_string(name) || !get(reader, json_string_value(name)))
+            return wrong(reader, "calibrated", "must be a list of fields of this entry");
+        *calibrated = true;
+    }
     return true;
 }
 
@@ -191,27 +224,182 @@ static void set_paths(struct machine *machine, struct ends from, struct ends to,
 
 static bool read_path(const struct reader *reader, struct machine *machine)
 {
-    static const char *const known[] = {"from",   "to",      "gbps",      "both_gbps", "latency_ns",
-                                        "access", "atomics", "both_ways", "start_ns"};
+    static const char *const known[] = {"from",       "to",         "gbps",    "both_gbps",
+                                        "latency_ns", "access",     "atomics", "both_ways",
+                                        "start_ns",   "calibrated", "comment"};
     static const char *const needed[] = {"from", "to", "gbps", "latency_ns"};
     struct machine_path path = {.start_ns = 2400, .access = true};
     struct ends from, to;
-    bool both_ways = true;
+    bool both_ways = true, calibrated;
     if (!knows_all(reader, known, COUNT(known)) || !needs(reader, needed, COUNT(needed)))
         return false;
     if (!get_rate(reader, "gbps", &path.gbps)) return false;
     path.both_gbps = path.gbps;
-    bool fine =
-        get_ends(reader, "from", machine, &from) && get_ends(reader, "to", machine, &to) &&
-        get_rate(reader, "both_gbps", &path.both_gbps) &&
-        get_u32(reader, "latency_ns", &path.latency_ns) &&
-        get_u32(reader, "start_ns", &path.start_ns) && get_flag(reader, "access", &path.access) &&
-        get_flag(reader, "atomics", &path.atomics) && get_flag(reader, "both_ways", &both_ways);
+    bool fine = get_ends(reader, "from", machine, &from) && get_ends(reader, "to", machine, &to) &&
+                get_rate(reader, "both_gbps", &path.both_gbps) &&
+                get_u32(reader, "latency_ns", &path.latency_ns) &&
+                get_u32(reader, "start_ns", &path.start_ns) &&
+                get_flag(reader, "access", &path.access) &&
+                get_flag(reader, "atomics", &path.atomics) &&
+                get_flag(reader, "both_ways", &both_ways) && get_calibrated(reader, &calibrated);
     if (!fine) return false;
     if (path.both_gbps > path.gbps) return wrong(reader, "both_gbps", "is more than gbps");
     if (path.atomics && !path.access) return wrong(reader, "atomics", "needs access");
     set_paths(machine, from, to, &path);
     if (both_ways) set_paths(machine, to, from, &path);
+    return true;
+}
+
+/* ---- Links ---- */
+
+static bool get_names(const struct reader *reader, const char *key, const char *const *names,
+                      size_t count, uint8_t *index)
+{
+    json_t *value = get(reader, key);
+    const char *name = json_string_value(value);
+    if (!value) return true;
+    for (size_t i = 0; name && i < count; i++) {
+        if (strcmp(names[i], name) != 0) continue;
+        *index = (uint8_t)i;
+        return true;
+    }
+    return wrong(reader, key, "must be one of the kinds in docs/machine-files.md, such as \"%s\"",
+                 names[0]);
+}
+
+static bool get_u8(const struct reader *reader, const char *key, uint8_t *number)
+{
+    uint64_t wide = *number;
+    if (!get_number(reader, key, UINT8_MAX, &wide)) return false;
+    *number = (uint8_t)wide;
+    return true;
+}
+
+static bool add_link(const struct reader *reader, const char *key, struct machine *machine,
+                     const struct machine_link *link)
+{
+    if (link->ends[0] == link->ends[1]) return wrong(reader, key, "joins a card to itself");
+    if (route_link_between(machine, link->ends[0], link->ends[1]) >= 0)
+        return wrong(reader, key, "these two have a link already; give that one more lanes");
+    assert(machine->links < MACHINE_MAX_LINKS); /* there are no more pairs */
+    machine->link[machine->links++] = *link;
+    return true;
+}
+
+static bool read_end(const struct reader *reader, const char *key, const json_t *value,
+                     const struct machine *machine, uint8_t *end)
+{
+    if (json_is_string(value) && strcmp(json_string_value(value), "switch") == 0) {
+        *end = MACHINE_SWITCH;
+        return true;
+    }
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        json_integer_value(value) >= machine->cards)
+        return wrong(reader, key, "an end is \"switch\" or a card's number from 0 to %u",
+                     machine->cards - 1);
+    *end = (uint8_t)json_integer_value(value);
+    return true;
+}
+
+static bool link_between(const struct reader *reader, struct machine *machine,
+                         struct machine_link *link)
+{
+    json_t *list = get(reader, "between"), *pair;
+    size_t index;
+    if (!list) return true;
+    if (!json_is_array(list)) return wrong(reader, "between", "must be a list of pairs [0, 1]");
+    json_array_foreach(list, index, pair)
+    {
+        if (!json_is_array(pair) || json_array_size(pair) != 2)
+            return wrong(reader, "between", "must be a list of pairs such as [0, 1]");
+        for (unsigned i = 0; i < 2; i++)
+            if (!read_end(reader, "between", json_array_get(pair, i), machine, &link->ends[i]))
+                return false;
+        if (!add_link(reader, "between", machine, link)) return false;
+    }
+    return true;
+}
+
+static bool link_among(const struct reader *reader, struct machine *machine,
+                       struct machine_link *link)
+{
+    json_t *list = get(reader, "among");
+    if (!list) return true;
+    if (!json_is_array(list) || json_array_size(list) < 2)
+        return wrong(reader, "among", "must be a list of at least two cards");
+    for (size_t a = 0; a < json_array_size(list); a++) {
+        for (size_t b = a + 1; b < json_array_size(list); b++) {
+            if (!read_end(reader, "among", json_array_get(list, a), machine, &link->ends[0]) ||
+                !read_end(reader, "among", json_array_get(list, b), machine, &link->ends[1]) ||
+                !add_link(reader, "among", machine, link))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool read_link(const struct reader *reader, struct machine *machine)
+{
+    static const char *const known[] = {
+        "between",   "among",      "kind",    "lanes",  "spare_lanes", "dead_lanes", "dead",
+        "lane_gbps", "latency_ns", "payload", "header", "factor",      "calibrated", "comment"};
+    static const char *const needed[] = {"lanes", "lane_gbps", "latency_ns"};
+    static const char *const kinds[] = {
+#define KIND_NAME(kind, name) name,
+        MACHINE_LINK_KINDS(KIND_NAME)
+#undef KIND_NAME
+    };
+    struct machine_link link = {.payload_bytes = 256, .header_bytes = 16, .factor = 1};
+    if (!knows_all(reader, known, COUNT(known)) || !needs(reader, needed, COUNT(needed)))
+        return false;
+    if (!get(reader, "between") == !get(reader, "among"))
+        return wrong(reader, NULL, "needs \"between\" (pairs) or \"among\" (cards), one of both");
+    bool fine =
+        get_names(reader, "kind", kinds, COUNT(kinds), &link.kind) &&
+        get_u8(reader, "lanes", &link.lanes) && get_u8(reader, "spare_lanes", &link.spare_lanes) &&
+        get_u8(reader, "dead_lanes", &link.dead_lanes) && get_flag(reader, "dead", &link.dead) &&
+        get_rate(reader, "lane_gbps", &link.lane_gbps) &&
+        get_u32(reader, "latency_ns", &link.latency_ns) &&
+        get_u32(reader, "payload", &link.payload_bytes) &&
+        get_u32(reader, "header", &link.header_bytes) &&
+        get_factor(reader, "factor", &link.factor) && get_calibrated(reader, &link.calibrated);
+    if (!fine) return false;
+    if (link.lanes == 0) return wrong(reader, "lanes", "must be at least 1");
+    if (link.spare_lanes >= link.lanes)
+        return wrong(reader, "spare_lanes", "at least one lane has to carry data");
+    if (link.dead_lanes > link.lanes)
+        return wrong(reader, "dead_lanes", "there are only %u lanes", link.lanes);
+    if (link.payload_bytes == 0) return wrong(reader, "payload", "must be at least 1");
+    return link_between(reader, machine, &link) && link_among(reader, machine, &link);
+}
+
+static bool read_relays(const struct reader *outer, struct machine *machine)
+{
+    static const char *const known[] = {"allowed", "factor", "calibrated", "comment"};
+    machine->relays.factor = 1;
+    if (!get(outer, "relays")) return true;
+    struct reader reader = inside(outer, "relays", -1, get(outer, "relays"));
+    return knows_all(&reader, known, COUNT(known)) &&
+           get_flag(&reader, "allowed", &machine->relays.allowed) &&
+           get_factor(&reader, "factor", &machine->relays.factor) &&
+           get_calibrated(&reader, &machine->relays.calibrated);
+}
+
+static bool read_through_host(const struct reader *outer, struct machine *machine)
+{
+    static const char *const known[] = {"factor",  "latency_ns", "access",
+                                        "atomics", "calibrated", "comment"};
+    static const char *const needed[] = {"factor", "latency_ns"};
+    struct machine_through_host *host = &machine->through_host;
+    struct reader reader = inside(outer, "through_host", -1, get(outer, "through_host"));
+    bool fine = knows_all(&reader, known, COUNT(known)) && needs(&reader, needed, COUNT(needed)) &&
+                get_factor(&reader, "factor", &host->factor) &&
+                get_u32(&reader, "latency_ns", &host->latency_ns) &&
+                get_flag(&reader, "access", &host->access) &&
+                get_flag(&reader, "atomics", &host->atomics) &&
+                get_calibrated(&reader, &host->calibrated);
+    if (!fine) return false;
+    if (host->atomics && !host->access) return wrong(&reader, "atomics", "needs access");
     return true;
 }
 
@@ -232,11 +420,20 @@ static bool read_list(const struct reader *reader, const char *key, struct machi
 
 static bool every_path_is_there(const struct reader *reader, const struct machine *machine)
 {
-    for (unsigned from = 0; from <= machine->cards; from++)
-        for (unsigned to = 0; to <= machine->cards; to++)
-            if (from != to && machine->path[from][to].gbps == 0)
+    for (unsigned from = 0; from <= machine->cards; from++) {
+        for (unsigned to = 0; to <= machine->cards; to++) {
+            bool between = from < machine->cards && to < machine->cards;
+            bool given = machine->path[from][to].gbps > 0;
+            if (from == to) continue;
+            if (between && given && machine_is_routed(machine))
+                return wrong(reader, "paths",
+                             "paths between cards follow from through_host and "
+                             "links; give those to the host alone");
+            if (!given && !(between && machine_is_routed(machine)))
                 return wrong(reader, "paths", "none from place %u to place %u (%u is the host)",
                              from, to, machine->cards);
+        }
+    }
     return true;
 }
 
@@ -262,6 +459,23 @@ static bool read_costs(const struct reader *reader, struct machine_costs *costs)
     return true;
 }
 
+/* What makes a machine routed. */
+static bool read_all_links(const struct reader *reader, struct machine *machine)
+{
+    bool unused;
+    if (!get_u32(reader, "end_latency_ns", &machine->end_latency_ns) ||
+        !get_calibrated(reader, &unused) || !read_relays(reader, machine))
+        return false;
+    if (get(reader, "through_host")) {
+        if (!read_through_host(reader, machine)) return false;
+    } else if (get(reader, "links")) {
+        return wrong(reader, "links",
+                     "\"through_host\" is missing: how cards reach each other "
+                     "where no link leads");
+    }
+    return !get(reader, "links") || read_list(reader, "links", machine, read_link);
+}
+
 static bool read_name(const struct reader *reader, struct machine *machine)
 {
     const char *name = json_string_value(get(reader, "name"));
@@ -274,8 +488,10 @@ static bool read_name(const struct reader *reader, struct machine *machine)
 
 static bool read_machine(const struct reader *reader, struct machine *machine)
 {
-    static const char *const known[] = {"machine", "name",  "cards", "host",   "granularity",
-                                        "address", "paths", "costs", "comment"};
+    static const char *const known[] = {"machine",      "name",           "cards",  "host",
+                                        "granularity",  "address",        "paths",  "links",
+                                        "through_host", "end_latency_ns", "relays", "costs",
+                                        "calibrated",   "comment"};
     static const char *const needed[] = {"machine", "name", "cards", "host", "paths"};
     uint64_t version = 0;
     if (!knows_all(reader, known, COUNT(known)) || !needs(reader, needed, COUNT(needed)))
@@ -288,7 +504,7 @@ static bool read_machine(const struct reader *reader, struct machine *machine)
                 get_size(reader, "granularity", &machine->granularity_bytes) &&
                 get_size(reader, "address", &machine->address_bytes) &&
                 read_list(reader, "cards", machine, read_card) &&
-                read_list(reader, "paths", machine, read_path) &&
+                read_list(reader, "paths", machine, read_path) && read_all_links(reader, machine) &&
                 every_path_is_there(reader, machine);
     if (!fine) return false;
     if (get(reader, "costs")) {
@@ -297,7 +513,9 @@ static bool read_machine(const struct reader *reader, struct machine *machine)
     }
     machine_fill_own_paths(machine);
     const char *why;
-    return machine_is_valid(machine, &why) || wrong(reader, NULL, "%s", why);
+    if (!machine_is_valid(machine, &why)) return wrong(reader, NULL, "%s", why);
+    route_fill_paths(machine);
+    return true;
 }
 
 /* Reads the whole file as a string that the caller frees; NULL, logged: it cannot be. */
@@ -344,15 +562,51 @@ vp_status machine_file_read(const char *path, struct machine *machine)
     return status;
 }
 
+/* A file of that name among those that come with vrampool. */
+static vp_status find_shipped(const char *name, struct machine *machine)
+{
+    char folder[PATH_MAX], path[PATH_MAX + 80];
+    if (strlen(name) >= sizeof machine->name || !install_machines(folder)) return VP_NOT_FOUND;
+    snprintf(path, sizeof path, "%s/%s.json", folder, name);
+    return access(path, R_OK) == 0 ? machine_file_read(path, machine) : VP_NOT_FOUND;
+}
+
+/* NAME without a size behind it. */
+static vp_status find_plain(const char *name, struct machine *machine)
+{
+    size_t length = strlen(name);
+    if (strchr(name, '/') || (length > 5 && strcmp(name + length - 5, ".json") == 0))
+        return machine_file_read(name, machine);
+    vp_status status = machine_from_name(name, machine);
+    if (status == VP_NOT_FOUND) status = find_shipped(name, machine);
+    if (status == VP_NOT_FOUND)
+        log_error("no machine `%s`: write NxSIZE (such as 8x24M), the path of a .json file, or one "
+                  "of the shipped machines: see docs/machine-files.md",
+                  name);
+    return status;
+}
+
 vp_status machine_find(const char *text, struct machine *machine)
 {
-    size_t length = strlen(text);
-    if (strchr(text, '/') || (length > 5 && strcmp(text + length - 5, ".json") == 0))
-        return machine_file_read(text, machine);
-    vp_status status = machine_from_name(text, machine);
-    if (status == VP_NOT_FOUND)
-        log_error(
-            "no machine `%s`: write NxSIZE (such as 8x24M), h200, or the path of a .json file",
-            text);
-    return status;
+    char name[PATH_MAX];
+    const char *size = strrchr(text, '@');
+    uint64_t bytes = 0;
+    if (size && (size == text || !units_parse_size(size + 1, &bytes) || bytes == 0)) {
+        log_error("machine %s: what follows @ is a card's memory, such as 24M", text);
+        return VP_INVALID;
+    }
+    size_t length = size ? (size_t)(size - text) : strlen(text);
+    if (length >= sizeof name) {
+        log_error("the machine's name is too long");
+        return VP_INVALID;
+    }
+    memcpy(name, text, length);
+    name[length] = '\0';
+    struct machine found;
+    vp_status status = find_plain(name, &found);
+    if (status == VP_OK && size) status = machine_scale(&found, bytes);
+    if (status != VP_OK) return status;
+    if (size && strlen(found.name) + strlen(size) < sizeof found.name) strcat(found.name, size);
+    *machine = found;
+    return VP_OK;
 }

@@ -9,8 +9,9 @@
 /* Reads a file. VP_IO: it cannot be read; VP_MALFORMED: it is no description; both logged. */
 vp_status machine_file_read(const char *path, struct machine *machine) VP_MUST_USE;
 
-/* A machine from a name, `NxSIZE` or a file: what has a `/` or ends in `.json` is a file. All
- * failures are logged. */
+/* A machine from a name, `NxSIZE` or a file: what has a `/` or ends in `.json` is a file, other
+ * names are looked for among the files that come with vrampool. `@SIZE` behind it scales memory
+ * (machine_scale). All failures are logged. */
 vp_status machine_find(const char *text, struct machine *machine) VP_MUST_USE;
 
 #endif

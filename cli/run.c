@@ -158,7 +158,8 @@ static const struct run_option options[] = {
      ENV_LEND,
      read_cards},
     {{"emulate", OPTION_VALUE, "MACHINE",
-      "run on an emulated machine: NxSIZE (8x24M), h200, or a\nmachine file (.json)"},
+      "run on an emulated machine: NxSIZE (8x24M), a name such as\ndouble-cube-8x24@24M, or a "
+      "machine file (.json)"},
      ENV_EMULATE,
      read_machine},
     {{"no-pool", OPTION_FLAG, NULL, "the program on the driver alone, to compare with"},

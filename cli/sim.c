@@ -16,7 +16,7 @@ static const struct option_spec specs[] = {
     {"hbm", OPTION_VALUE, "SIZE", "what the job may use of the card; default: all of it"},
     {"host", OPTION_VALUE, "SIZE", "the same of the host's memory"},
     {"machine", OPTION_VALUE, "MACHINE",
-     "h200 (the default), NxSIZE (8x24G), or a machine file (.json)"},
+     "h200 (the default), NxSIZE (8x24G), another shipped machine,\nor a machine file (.json)"},
     {"policy", OPTION_VALUE, "NAME",
      "plan (the default): the best plan that is found;\nlru: fetch on demand, evict what was used "
      "least recently;\ndemand: fetch on demand, evict what is used last;\ninplace: nothing moves, "

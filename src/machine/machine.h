@@ -2,7 +2,10 @@
  *
  * A description comes from a name (`h200`), from `NxSIZE` (N equal cards, plain links), from a
  * file, or from what the driver reports. The emulator behaves as described, the planner predicts
- * with it. Plain data. */
+ * with it. Plain data.
+ *
+ * Paths between cards are given one by one, or (on a *routed* machine) they follow from the links
+ * and the paths to the host: machine/route.h derives them, anew whenever a link's state changes. */
 #ifndef MACHINE_MACHINE_H
 #define MACHINE_MACHINE_H
 
@@ -44,6 +47,49 @@ struct machine_path {
     bool atomics;        /* device atomics over it are native */
 };
 
+/* Where links end: the cards' numbers, and one switch (all chips of a machine's switch fabric). */
+enum { MACHINE_SWITCH = VP_MAX_CARDS, MACHINE_NODES, MACHINE_MAX_LINKS = 136 };
+
+/* X(kind, name) */
+#define MACHINE_LINK_KINDS(X) X(NVLINK, "nvlink") X(PCIE, "pcie")
+/* clang-format off */
+enum machine_link_kind {
+#define MACHINE_LINK_KIND(kind, name) MACHINE_LINK_##kind,
+    MACHINE_LINK_KINDS(MACHINE_LINK_KIND)
+#undef MACHINE_LINK_KIND
+    MACHINE_LINK_KIND_COUNT
+};
+/* clang-format on */
+
+/* The lanes between two cards, or between a card and the switch; as much goes either way at once.
+ * Data goes in packets of payload and header. Spare lanes carry nothing until others are dead. */
+struct machine_link {
+    uint8_t ends[2]; /* cards, or MACHINE_SWITCH */
+    uint8_t kind;    /* enum machine_link_kind */
+    uint8_t lanes, spare_lanes, dead_lanes;
+    bool dead;
+    bool calibrated;     /* a figure was chosen so that a result comes out, not measured */
+    uint32_t latency_ns; /* that it adds to a load */
+    uint32_t payload_bytes, header_bytes;
+    double lane_gbps; /* of one lane, each way, headers included */
+    double factor;    /* what is measured as a share of what the headers leave */
+};
+
+/* Cards that pass on what is meant for others. Each one on the way leaves `factor` of the rate. */
+struct machine_relays {
+    bool allowed, calibrated;
+    bool dead[VP_MAX_CARDS]; /* this card passes nothing on */
+    double factor;
+};
+
+/* Card to card through the host, where no link leads. */
+struct machine_through_host {
+    bool access, atomics; /* as in a path */
+    bool calibrated;
+    uint32_t latency_ns;
+    double factor; /* of the slower of the two paths; 0: the machine is not routed */
+};
+
 struct machine {
     char name[64];
     unsigned cards; /* places 0 … cards-1 are the cards, place `cards` the host */
@@ -54,8 +100,23 @@ struct machine {
     double hbm_gbps[VP_MAX_CARDS];    /* local memory, as kernels stream it */
     /* [from][to]; a card's path to itself is derived from its hbm_gbps. */
     struct machine_path path[VP_MAX_CARDS + 1][VP_MAX_CARDS + 1];
+    unsigned links;
+    struct machine_link link[MACHINE_MAX_LINKS];
+    uint32_t end_latency_ns; /* what the two cards at a route's ends add to its links' latency */
+    struct machine_relays relays;
+    struct machine_through_host through_host;
     struct machine_costs costs;
 };
+
+/* Whether the paths between cards follow from links and the host. */
+bool machine_is_routed(const struct machine *machine);
+
+const char *machine_link_kind_name(enum machine_link_kind kind);
+
+/* Makes the largest card's memory `bytes`, and all other memory, the host's too, that much larger
+ * or smaller; in whole granules. VP_INVALID: some card would have less than one, or more than 64
+ * TiB (logged). */
+vp_status machine_scale(struct machine *machine, uint64_t bytes) VP_MUST_USE;
 
 /* Fills the paths from each card to itself, which no description gives, from its hbm_gbps. */
 void machine_fill_own_paths(struct machine *machine);

@@ -54,21 +54,99 @@ static void assert_refused(const char *text, const char *said)
 
 #define PATHS "\"paths\":[{\"from\":\"cards\",\"to\":\"host\",\"gbps\":25,\"latency_ns\":9}]"
 
+static const char *const shipped[] = {"double-cube-8x24", "rtx4090-8", "rtx4090-8-p2p", "dgx1v",
+                                      "hgx-h200-8",       "h200"};
+enum { SHIPPED = sizeof shipped / sizeof *shipped };
+
+static struct machine shipped_machine(const char *name)
+{
+    struct machine machine;
+    char file[256];
+    snprintf(file, sizeof file, "%s/%s.json", MACHINES, name);
+    assert_int_equal(machine_file_read(file, &machine), VP_OK);
+    return machine;
+}
+
 static void the_shipped_files_are_what_their_names_say(void **state)
 {
-    struct machine file, named;
     char a[MACHINE_TEXT_BYTES], b[MACHINE_TEXT_BYTES];
-    assert_int_equal(machine_file_read(MACHINES "/h200.json", &file), VP_OK);
+    for (unsigned i = 0; i < SHIPPED; i++) {
+        struct machine machine = shipped_machine(shipped[i]), read;
+        assert_string_equal(machine.name, shipped[i]);
+        assert_int_equal(machine.cards, strcmp(shipped[i], "h200") == 0 ? 1 : 8);
+        assert_int_equal(machine_to_text(&machine, a, sizeof a), VP_OK);
+        assert_int_equal(machine_from_text(a, &read), VP_OK);
+        assert_int_equal(machine_to_text(&read, b, sizeof b), VP_OK);
+        assert_string_equal(a, b);
+        for (unsigned from = 0; from <= machine.cards; from++) {
+            for (unsigned to = 0; to <= machine.cards; to++) {
+                const struct machine_path *ours = &machine.path[from][to];
+                assert_true(ours->gbps > 0 || from == to);
+                assert_true(ours->gbps == read.path[from][to].gbps);
+                assert_int_equal(ours->latency_ns, read.path[from][to].latency_ns);
+            }
+        }
+    }
+    /* The library's own h200 is made from the file, by another reader of it. */
+    struct machine file = shipped_machine("h200"), named;
     assert_int_equal(machine_from_name("h200", &named), VP_OK);
     assert_int_equal(machine_to_text(&file, a, sizeof a), VP_OK);
     assert_int_equal(machine_to_text(&named, b, sizeof b), VP_OK);
     assert_string_equal(a, b);
-    assert_int_equal(machine_file_read(MACHINES "/8x24.json", &file), VP_OK);
-    assert_int_equal(machine_from_name("8x24G", &named), VP_OK);
-    strcpy(named.name, "8x24");
-    assert_int_equal(machine_to_text(&file, a, sizeof a), VP_OK);
-    assert_int_equal(machine_to_text(&named, b, sizeof b), VP_OK);
-    assert_string_equal(a, b);
+}
+
+static void a_size_scales_all_memory(void **state)
+{
+    struct machine machine;
+    assert_int_equal(machine_find(MACHINES "/double-cube-8x24.json@24M", &machine), VP_OK);
+    assert_string_equal(machine.name, "double-cube-8x24@24M");
+    for (unsigned card = 0; card < 8; card++) assert_int_equal(machine.hbm_bytes[card], 24 << 20);
+    assert_int_equal(machine.host_bytes, 96 << 20);
+    assert_int_equal(machine_find("4x8G@16M", &machine), VP_OK);
+    assert_int_equal(machine.hbm_bytes[3], 16 << 20);
+    assert_int_equal(machine_find("4x8G@1M", &machine), VP_INVALID);
+    assert_int_equal(machine_find("4x8G@many", &machine), VP_INVALID);
+    assert_int_equal(machine_find("@24M", &machine), VP_INVALID);
+}
+
+#define ROUTED(links)                                                                              \
+    "{\"machine\":1,\"name\":\"odd\",\"host\":\"1G\","                                             \
+    "\"cards\":[{\"count\":3,\"hbm\":\"24M\",\"hbm_gbps\":9}]," PATHS                              \
+    ",\"through_host\":{\"factor\":0.5,\"latency_ns\":9},\n\"links\":[{" links "}]}"
+#define LANES ",\"lanes\":2,\"lane_gbps\":10,\"latency_ns\":1"
+
+static void links_are_checked(void **state)
+{
+    struct machine machine;
+    assert_int_equal(read_text(ROUTED("\"between\":[[0,1]]" LANES), &machine), VP_OK);
+    assert_int_equal(machine.links, 1);
+    assert_true(machine.path[0][2].gbps == 12.5 && !machine.path[0][2].access);
+    static const struct {
+        const char *links, *said;
+    } wrongs[] = {
+        {"\"between\":[[0,3]]" LANES, ":2: links/0/between: an end is"},
+        {"\"between\":[[0,0]]" LANES, ":2: links/0/between: joins a card to itself"},
+        {"\"between\":[[0,1],[1,0]]" LANES, "have a link already"},
+        {"\"between\":[[0,1]],\"among\":[0,1]" LANES, "one of both"},
+        {"\"between\":[0,1]" LANES, "a list of pairs"},
+        {"\"among\":[0]" LANES, "at least two cards"},
+        {"\"between\":[[0,1]],\"spare_lanes\":2" LANES, "has to carry data"},
+        {"\"between\":[[0,1]],\"factor\":1.5" LANES, "above 0 and at most 1"},
+        {"\"between\":[[0,1]],\"kind\":\"string\"" LANES, "such as \"nvlink\""},
+        {"\"between\":[[0,1]],\"calibrated\":[\"factor\"]" LANES, "fields of this entry"},
+        {"\"between\":[[0,1]],\"lane\":4" LANES, "did you mean \"lanes\""},
+    };
+    for (unsigned i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s", ROUTED("@"));
+        char *at = strchr(text, '@');
+        snprintf(at, sizeof text - (size_t)(at - text), "%s}]}", wrongs[i].links);
+        assert_refused(text, wrongs[i].said);
+    }
+    assert_refused("{\"machine\":1,\"name\":\"odd\",\"host\":\"1G\","
+                   "\"cards\":[{\"count\":2,\"hbm\":\"24M\",\"hbm_gbps\":9}]," PATHS
+                   ",\"links\":[{\"between\":[[0,1]]" LANES "}]}",
+                   "\"through_host\" is missing");
 }
 
 static void later_paths_win(void **state)
@@ -170,6 +248,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_shipped_files_are_what_their_names_say),
+        cmocka_unit_test(a_size_scales_all_memory),
+        cmocka_unit_test(links_are_checked),
         cmocka_unit_test(later_paths_win),
         cmocka_unit_test(mistakes_are_told_with_line_and_field),
         cmocka_unit_test(a_missing_file_is_no_machine),
