@@ -81,8 +81,10 @@ static void *look(void *argument)
     looker->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - began;
     uint64_t cost = clock_cost_ns();
     for (unsigned i = 0; i < EACH / SAMPLE; i++) {
+        volatile vp_addr address =
+            addresses[i * SAMPLE]; /* in a register before the clock is read */
         uint64_t before = clock_ns(CLOCK_MONOTONIC);
-        looker->wrong += vp_locate(looker->pool, addresses[i * SAMPLE], &location) != VP_OK;
+        looker->wrong += vp_locate(looker->pool, address, &location) != VP_OK;
         uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
         looker->samples_ns[i] = took > cost ? (uint32_t)(took - cost) : 0;
     }

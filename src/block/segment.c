@@ -16,7 +16,10 @@ void segments_create(struct segments *segments, struct space *space, struct orde
     segments->chunk_pages = chunk_pages;
     segments->next_id = 1;
     list_init(&segments->all);
-    for (unsigned i = 0; i < VP_MAX_CARDS; i++) list_init(&segments->age[i]);
+    for (unsigned i = 0; i < VP_MAX_CARDS; i++) {
+        list_init(&segments->age[i]);
+        list_init(&segments->away[i]);
+    }
     for (unsigned i = 0; i < SEGMENT_SHELVES; i++) list_init(&segments->resting[i]);
     for (unsigned i = 0; i < SEGMENT_RANGES; i++) list_init(&segments->bare[i]);
 }
@@ -118,10 +121,9 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
                     uint64_t bytes)
 {
     list_remove(&segment->shelf);
-    list_remove(&segment->age);
-    list_push_back(&segments->age[card], &segment->age);
     segment->state = SEGMENT_LIVE;
     segment->card = card;
+    segment_make_young(segments, segment);
     segment->bytes = segment->live_bytes = bytes;
     segment->generation++;
     segment->id = segments->next_id++;
@@ -329,12 +331,32 @@ bool segment_reach(const struct segment *segment, vp_addr address, uint32_t *fir
     return true;
 }
 
+/* Segments in the cards' lists, each where its chunks say; UINT64_MAX: one is not. */
+static uint64_t count_listed(const struct segments *segments)
+{
+    uint64_t listed = 0;
+    for (unsigned i = 0; i < 2 * VP_MAX_CARDS; i++) {
+        unsigned card = i / 2;
+        bool home = i % 2 == 0;
+        const struct list *list = home ? &segments->age[card] : &segments->away[card];
+        list_each(node, list)
+        {
+            const struct segment *segment = list_entry(node, struct segment, age);
+            if (segment->card != card || segment->state == SEGMENT_BARE) return UINT64_MAX;
+            if (home != (segment_home_chunks(segment) > 0)) return UINT64_MAX;
+            listed++;
+        }
+    }
+    return listed;
+}
+
 bool segments_are_valid(const struct segments *segments)
 {
-    uint64_t live_pages = 0, needed = 0, live_bytes = 0;
+    uint64_t live_pages = 0, needed = 0, live_bytes = 0, unlisted = count_listed(segments);
     list_each(node, &segments->all)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
+        unlisted -= segment->state != SEGMENT_BARE;
         if (segment->state != SEGMENT_LIVE) continue;
         live_pages += segment->pages;
         needed += needed_pages(segment);
@@ -345,5 +367,5 @@ bool segments_are_valid(const struct segments *segments)
         if (space_owner(segments->space, segment->base) != segment) return false;
     }
     return live_pages == segments->live_pages && needed == segments->needed_pages &&
-           live_bytes == segments->live_bytes;
+           live_bytes == segments->live_bytes && unlisted == 0;
 }

@@ -103,7 +103,7 @@ struct segment {
     bool has_prior;
     struct chunk *chunks;
     struct order_uses uses, prior;
-    struct list age;   /* LIVE and RESTING: in its card's list by last use */
+    struct list age;   /* LIVE and RESTING: in its card's list by last use, `age` or `away` */
     struct list shelf; /* RESTING: by size; BARE: by range */
     struct list all;
     struct slab *slab;
@@ -123,7 +123,8 @@ struct segments {
     uint64_t needed_pages;             /* of chunks in which something lives */
     uint64_t live_bytes, peak_bytes;   /* of live blocks, as asked for */
     uint32_t next_id;
-    struct list age[VP_MAX_CARDS];        /* least recently used first */
+    struct list age[VP_MAX_CARDS];        /* with a chunk at home, least recently used first; */
+    struct list away[VP_MAX_CARDS];       /* without: who makes room at home need not pass these */
     struct list resting[SEGMENT_SHELVES]; /* by page count, hashed */
     struct list bare[SEGMENT_RANGES];     /* by log2 of range pages */
     struct list all;
@@ -144,6 +145,28 @@ void segment_rest(struct segments *segments, struct segment *segment);
 
 /* A resting segment whose chunks are all EMPTY: its range serves any size. */
 void segment_bare(struct segments *segments, struct segment *segment);
+
+/* Chunks RESIDENT at home. */
+static inline uint32_t segment_home_chunks(const struct segment *segment)
+{
+    return segment->chunk_count - (segment->unready - segment->has_prior);
+}
+
+/* To the end of its card's list that was used last; or to the other, of what is to go first. Its
+ * chunks decide which list that is: called whenever the first comes home or the last leaves. */
+static inline void segment_make_young(struct segments *segments, struct segment *segment)
+{
+    struct list *lists = segment_home_chunks(segment) ? segments->age : segments->away;
+    list_remove(&segment->age);
+    list_push_back(&lists[segment->card], &segment->age);
+}
+
+static inline void segment_make_old(struct segments *segments, struct segment *segment)
+{
+    struct list *lists = segment_home_chunks(segment) ? segments->age : segments->away;
+    list_remove(&segment->age);
+    list_push_front(&lists[segment->card], &segment->age);
+}
 
 /* The live segment at an address, or NULL. */
 static inline struct segment *segment_of(const struct segments *segments, vp_addr address)

@@ -404,20 +404,12 @@ uint64_t emu_fail_count(const char *symbol)
     return counter(symbol, emu.failed);
 }
 
-static unsigned losing;
-
-static void lose_context(void *object)
-{
-    struct context *context = object;
-    if (context->card == losing) context_lose(context, CUDA_ERROR_UNKNOWN);
-}
-
 void emu_lose_card(unsigned card)
 {
     lock_take();
     assert(card < emu.machine.cards);
     emu.card_lost[card] = true;
-    losing = card;
-    handle_each(HANDLE_CONTEXT, lose_context);
+    for (struct context *context = emu.contexts; context; context = context->next)
+        if (context->card == card) context_lose(context, CUDA_ERROR_UNKNOWN);
     lock_drop();
 }

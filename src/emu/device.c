@@ -26,6 +26,8 @@ static struct context *context_new(unsigned card, unsigned flags, bool primary)
     context->legacy->legacy = true;
     if (emu.card_lost[card]) context->lost = CUDA_ERROR_UNKNOWN;
     context->handle = handle_new(HANDLE_CONTEXT, context);
+    context->next = emu.contexts;
+    emu.contexts = context;
     return context;
 }
 
@@ -59,6 +61,9 @@ static void context_release(struct context *context)
         range = range_from(emu.mappings, end);
     }
     if (context->primary) emu.primary[context->card] = NULL;
+    struct context **link = &emu.contexts;
+    while (*link != context) link = &(*link)->next;
+    *link = context->next;
     handle_free(context->handle);
     free(context);
 }
@@ -473,12 +478,7 @@ CUresult do_cuDeviceGetByPCIBusId(CUdevice *device, const char *pci_bus_id)
     return CUDA_SUCCESS;
 }
 
-static void release_context(void *object)
-{
-    context_release(object);
-}
-
 void device_close(void)
 {
-    handle_each(HANDLE_CONTEXT, release_context);
+    while (emu.contexts) context_release(emu.contexts);
 }

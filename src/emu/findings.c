@@ -255,22 +255,10 @@ static void context_hits(const struct context *context, uint64_t start, uint64_t
     }
 }
 
-static struct {
-    uint64_t start, end;
-    bool freed;
-} going;
-
-static void visit_context(void *object)
-{
-    context_hits(object, going.start, going.end, going.freed);
-}
-
 void findings_memory_goes(uint64_t start, uint64_t end, bool freed)
 {
-    going.start = start;
-    going.end = end;
-    going.freed = freed;
-    handle_each(HANDLE_CONTEXT, visit_context);
+    for (const struct context *context = emu.contexts; context; context = context->next)
+        context_hits(context, start, end, freed);
 }
 
 /* ---- Leaks ---- */

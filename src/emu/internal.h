@@ -158,8 +158,9 @@ struct context {
     unsigned retains;
     CUresult lost; /* CUDA_SUCCESS, or what every call returns from now on */
     struct stream *legacy;
-    struct list streams; /* all, the legacy one and per-thread ones too */
-    struct list ops;     /* not done, in order of submission */
+    struct list streams;  /* all, the legacy one and per-thread ones too */
+    struct list ops;      /* not done, in order of submission */
+    struct context *next; /* of all there are */
 };
 
 struct stream {
@@ -426,6 +427,7 @@ struct emulator {
     uint64_t address_cursor, map_generation;
     uint64_t used_bytes[VP_MAX_CARDS + 1], slab_bytes[VP_MAX_CARDS + 1];
     bool peer[VP_MAX_CARDS][VP_MAX_CARDS]; /* [who][whose memory] */
+    struct context *contexts;
     struct context *primary[VP_MAX_CARDS];
     bool card_lost[VP_MAX_CARDS];
     bool lossy; /* some context was lost: leaks are not the program's fault */

@@ -72,6 +72,17 @@ static void show_location(struct move *move, const struct chunk *chunk)
         space_clear_location(space, chunk_address(chunk), chunk->pages);
 }
 
+/* Its segment enters the list of those with a chunk at home, or leaves it. What is dead goes first.
+ */
+static void enlist(struct move *move, struct segment *segment)
+{
+    bool dead = segment->state == SEGMENT_RESTING || (segment->noted && !segment->live_bytes);
+    if (dead)
+        segment_make_old(move->segments, segment);
+    else
+        segment_make_young(move->segments, segment);
+}
+
 void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
                   struct frame *frame, struct frame *other)
 {
@@ -80,13 +91,17 @@ void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
     move->changes++;
     bool was_home = move_chunk_is_home(move, chunk), was_moving = on_the_move(chunk->state);
     if (goes_away(chunk)) move->coming_pages[chunk->frame->place] -= chunk->pages;
+    move->afar -= chunk->state == CHUNK_RESIDENT && !was_home;
 
     chunk->state = (uint8_t)target(frame, event);
     chunk->frame = frame;
     chunk->other = other;
     bool is_home = move_chunk_is_home(move, chunk);
     if (goes_away(chunk)) move->coming_pages[frame->place] += chunk->pages;
+    move->afar += chunk->state == CHUNK_RESIDENT && !is_home;
+    bool alone = segment_home_chunks(chunk->segment) == was_home;
     chunk->segment->unready += (uint32_t)was_home - (uint32_t)is_home;
+    if (alone && was_home != is_home) enlist(move, chunk->segment);
     move->moving += (uint32_t)on_the_move(chunk->state) - (uint32_t)was_moving;
     show_location(move, chunk);
 }

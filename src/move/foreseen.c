@@ -72,16 +72,22 @@ static void look_at(struct move *move, struct segment *segment, uint32_t ahead, 
     }
 }
 
+static void look_through(struct move *move, const struct list *segments, struct look *look)
+{
+    list_each(node, segments)
+    {
+        struct segment *segment = list_entry(node, struct segment, age);
+        look_at(move, segment, foresight_ahead(&move->foresight, segment), look);
+    }
+}
+
 static void look_around(struct move *move, unsigned card, struct look *look)
 {
     memset(look, 0, sizeof *look);
     look->nearest_ahead = look->born_ahead = UINT32_MAX;
     look->room_pages = frame_room_pages(move->frames, move->home[card]);
-    list_each(node, &move->segments->age[card])
-    {
-        struct segment *segment = list_entry(node, struct segment, age);
-        look_at(move, segment, foresight_ahead(&move->foresight, segment), look);
-    }
+    look_through(move, &move->segments->age[card], look);
+    look_through(move, &move->segments->away[card], look);
 }
 
 /* What is dead will do in a moment, once the operations that touched it are done: better than a
@@ -187,11 +193,11 @@ bool foreseen_next(struct move *move, struct move_action *action)
     return false;
 }
 
-/* Pages of absent chunks by how far ahead they are used, into due[1…last]. */
-static void count_due(const struct move *move, unsigned card, uint32_t last, uint32_t *due)
+/* Adds pages of absent chunks by how far ahead they are used to due[1…last]. */
+static void count_due(const struct move *move, const struct list *segments, uint32_t last,
+                      uint32_t *due)
 {
-    memset(due, 0, (last + 1) * sizeof *due);
-    list_each(node, &move->segments->age[card])
+    list_each(node, segments)
     {
         const struct segment *segment = list_entry(node, struct segment, age);
         uint32_t ahead = foresight_ahead(&move->foresight, segment);
@@ -209,7 +215,9 @@ static uint32_t find_frontier(struct move *move, unsigned card, const struct loo
     const struct foresight *foresight = &move->foresight;
     uint32_t last = foresight->following->op_count;
     unsigned home = move->home[card];
-    count_due(move, card, last, due);
+    memset(due, 0, (last + 1) * sizeof *due);
+    count_due(move, &move->segments->age[card], last, due);
+    count_due(move, &move->segments->away[card], last, due);
     int64_t room = (int64_t)(look->room_pages + look->dead_pages + move->coming_pages[home] +
                              move->frames->place[home].parked_pages);
     room -= OUT_CHUNKS * (int64_t)move->segments->chunk_pages;

@@ -137,13 +137,7 @@ static void unmap_done(struct move *move, const struct move_action *action,
         chunk_change(move, chunk, MOVE_FORGET, NULL, NULL);
         give(move, new);
     }
-    struct segment *segment = chunk->segment;
-    if (segment->state == SEGMENT_LIVE && segment->unready >= segment->chunk_count) {
-        list_remove(
-            &segment->age); /* nothing more to send away: who looks for that need not pass it */
-        list_push_back(&move->segments->age[segment->card], &segment->age);
-    }
-    retire(move, segment);
+    retire(move, chunk->segment);
 }
 
 static void make_done(struct move *move, const struct move_action *action,
@@ -473,7 +467,7 @@ void move_explain(const struct move *move, const struct move_request *request, c
 
 bool move_is_valid(const struct move *move)
 {
-    uint32_t moving = 0;
+    uint32_t moving = 0, afar = 0;
     uint64_t coming[VP_MAX_PLACES] = {0};
     list_each(node, &move->segments->all)
     {
@@ -484,7 +478,9 @@ bool move_is_valid(const struct move *move)
             const struct chunk *chunk = &segment->chunks[i];
             enum chunk_state state = (enum chunk_state)chunk->state;
             bool going = state == CHUNK_LEAVING || state == CHUNK_UNMAPPING;
-            unready += !move_chunk_is_home(move, chunk);
+            bool home = move_chunk_is_home(move, chunk);
+            unready += !home;
+            afar += state == CHUNK_RESIDENT && !home;
             moving += going || state == CHUNK_MAPPING || state == CHUNK_SETTLING;
             if (going && chunk->other != chunk->frame) coming[chunk->frame->place] += chunk->pages;
             if ((state == CHUNK_EMPTY) != (chunk->frame == NULL) && state != CHUNK_MAPPING)
@@ -495,5 +491,6 @@ bool move_is_valid(const struct move *move)
         }
         if (unready != segment->unready) return false;
     }
-    return moving == move->moving && memcmp(coming, move->coming_pages, sizeof coming) == 0;
+    return moving == move->moving && afar == move->afar &&
+           memcmp(coming, move->coming_pages, sizeof coming) == 0;
 }

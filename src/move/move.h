@@ -175,6 +175,7 @@ struct move {
     uint32_t making;                  /* frames being made, */
     uint32_t making_of[VP_MAX_PLACES][FRAME_MAX_PAGES + 1]; /* by size */
     uint64_t coming_pages[VP_MAX_PLACES]; /* of chunks LEAVING and UNMAPPING: will be free */
+    uint32_t afar;                        /* chunks RESIDENT, but not at home */
     struct move_lane lanes[MOVE_LANES];
     struct move_counts counts;
     /* Counts, from 1, what may make a difference to who looks for something to do. */

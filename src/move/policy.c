@@ -3,6 +3,8 @@
 
 #include "move/policy.h"
 
+enum { LATE_CHUNKS = 64 };
+
 static bool next_mark(struct move *move, struct move_action *action)
 {
     for (unsigned slot = 0; slot < move->order->count; slot++) {
@@ -173,21 +175,22 @@ static bool is_dead(const struct chunk *chunk)
 }
 
 enum which {
-    WHICH_ANY,       /* at home, or dead */
-    WHICH_DEAD_AWAY, /* dead, away from home */
+    WHICH_HOME,
     WHICH_DEAD_HOME,
+    WHICH_DEAD_AWAY,
 };
 
 static bool is_meant(const struct move *move, const struct chunk *chunk, enum which which)
 {
-    bool home = move_chunk_is_home(move, chunk), dead = is_dead(chunk);
-    if (which == WHICH_ANY) return home || dead;
-    return dead && home == (which == WHICH_DEAD_HOME);
+    bool home = move_chunk_is_home(move, chunk);
+    if (home == (which == WHICH_DEAD_AWAY)) return false;
+    return which == WHICH_HOME || is_dead(chunk);
 }
 
-/* Sends away one such chunk of the segment, if any. */
+/* Sends away one such chunk of the segment, if any. `late` counts those that could leave, but for
+ * somebody to copy them. */
 static enum found evict_from(struct move *move, struct segment *segment, enum which which,
-                             struct move_action *action)
+                             struct move_action *action, unsigned *late)
 {
     enum found all = FOUND_NOTHING;
     for (uint32_t i = segment->chunk_count; i-- > 0;) {
@@ -197,6 +200,7 @@ static enum found evict_from(struct move *move, struct segment *segment, enum wh
         enum found one = policy_send_away(move, chunk, action);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;
+        *late += one == FOUND_BUSY;
     }
     return all;
 }
@@ -214,19 +218,21 @@ void policy_note_look(const struct move *move, struct move_looked *looked)
     looked->endings = move->order->endings;
 }
 
-/* Sends away the chunk of this card that was used least recently; the dead come first in the list.
- */
-static enum found evict_oldest(struct move *move, unsigned card, enum which which,
+/* Sends away the chunk in a list of segments that was used least recently; the dead come first.
+ * Behind many that will be copied out soon it is not worth looking for one that need not be. */
+static enum found evict_oldest(struct move *move, const struct list *segments, enum which which,
                                struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
-    list_each(node, &move->segments->age[card])
+    unsigned late = 0;
+    list_each(node, segments)
     {
         struct segment *segment = list_entry(node, struct segment, age);
         if (segment->captured) continue;
-        enum found one = evict_from(move, segment, which, action);
+        enum found one = evict_from(move, segment, which, action, &late);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;
+        if (late >= LATE_CHUNKS) return FOUND_BUSY;
     }
     return all;
 }
@@ -237,13 +243,14 @@ static enum found evict(struct move *move, unsigned card, struct move_action *ac
     struct move_looked *looked = &move->looked_out_for[action->may_copy];
     if (looked->card == card && policy_looked(move, looked) && !foreseen_is_tired(move))
         return (enum found)looked->found;
+    const struct list *segments = &move->segments->age[card];
     enum found found;
     if (move->policy == VP_POLICY_INPLACE)
-        found = evict_oldest(move, card, WHICH_DEAD_HOME, action);
+        found = evict_oldest(move, segments, WHICH_DEAD_HOME, action);
     else if (foresight_sees(&move->foresight))
         found = foreseen_evict(move, card, action);
     else
-        found = evict_oldest(move, card, WHICH_ANY, action);
+        found = evict_oldest(move, segments, WHICH_HOME, action);
     if (found == FOUND_ACTION) return found;
     policy_note_look(move, looked);
     looked->card = card;
@@ -255,8 +262,9 @@ static enum found evict(struct move *move, unsigned card, struct move_action *ac
 static enum found evict_dead(struct move *move, struct move_action *action)
 {
     enum found all = FOUND_NOTHING;
-    for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
-        enum found one = evict_oldest(move, card, WHICH_DEAD_AWAY, action);
+    for (unsigned i = 0; move->afar && i < 2 * VP_MAX_CARDS; i++) {
+        const struct list *lists = i % 2 ? move->segments->age : move->segments->away;
+        enum found one = evict_oldest(move, &lists[i / 2], WHICH_DEAD_AWAY, action);
         if (one == FOUND_ACTION) return one;
         if (one == FOUND_BUSY) all = one;
     }
@@ -275,11 +283,11 @@ void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 
-/* A live chunk of the card that is not at home; one of at most `room` pages, if there is one. */
-static struct chunk *find_away(const struct move *move, unsigned card, uint64_t room)
+/* A live chunk in the list that is not at home; one of at most `room` pages, if there is one. */
+static struct chunk *find_away(const struct move *move, const struct list *segments, uint64_t room)
 {
     struct chunk *found = NULL;
-    list_each(node, &move->segments->age[card])
+    list_each(node, segments)
     {
         const struct segment *segment = list_entry(node, struct segment, age);
         if (segment->captured || segment->state != SEGMENT_LIVE) continue;
@@ -302,13 +310,18 @@ static enum found relieve(struct move *move, unsigned card, struct move_action *
         if (other == card || !move->refuges[other]) continue;
         if (room_is_coming(&move->frames->place[move->home[other]])) return FOUND_BUSY;
         uint64_t room = frame_room_pages(move->frames, move->home[other]);
-        struct chunk *chunk = find_away(move, other, room);
+        struct chunk *chunk = find_away(move, &move->segments->away[other], room);
+        if (!chunk || chunk->pages > room) {
+            struct chunk *part = find_away(move, &move->segments->age[other], room);
+            if (part) chunk = part;
+        }
         if (!chunk) continue;
         if (chunk->pages <= room) {
             move_want(move, chunk);
             return FOUND_BUSY;
         }
-        enum found found = evict_oldest(move, other, WHICH_DEAD_HOME, action);
+        const struct list *old = &move->segments->age[other];
+        enum found found = evict_oldest(move, old, WHICH_DEAD_HOME, action);
         if (found != FOUND_NOTHING) return found;
     }
     return FOUND_NOTHING;

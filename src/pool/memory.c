@@ -88,8 +88,7 @@ static void explain_refusal(vp_pool *pool, uint64_t bytes)
 static void lay_to_rest(vp_pool *pool, struct segment *segment)
 {
     segment_rest(&pool->segments, segment);
-    list_remove(&segment->age); /* its frames are the first to go */
-    list_push_front(&pool->segments.age[segment->card], &segment->age);
+    segment_make_old(&pool->segments, segment); /* its frames are the first to go */
     move_forget_dead(&pool->move, segment);
     table_clear(segment);
 }
@@ -337,10 +336,8 @@ void vp_note_dead(vp_pool *pool, vp_addr address, uint64_t bytes)
         segment_note_dead(&pool->segments, segment, address, bytes);
         move_forget_dead(&pool->move, segment);
         if (!segment->live_bytes) foresight_died(&pool->move.foresight, segment);
-        if (!segment->live_bytes) { /* what is dead goes first */
-            list_remove(&segment->age);
-            list_push_front(&pool->segments.age[segment->card], &segment->age);
-        }
+        if (!segment->live_bytes)
+            segment_make_old(&pool->segments, segment); /* what is dead goes first */
     }
     pool_unlock(pool);
 }

@@ -423,8 +423,7 @@ static void note_uses(struct pool_op *op)
         uint64_t age_now = pool->touch_serial / AGE_GRAIN;
         if (segment->aged == age_now || segment->state != SEGMENT_LIVE) continue;
         segment->aged = age_now;
-        list_remove(&segment->age);
-        list_push_back(&pool->segments.age[segment->card], &segment->age);
+        segment_make_young(&pool->segments, segment);
     }
 }
 

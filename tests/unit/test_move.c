@@ -71,6 +71,7 @@ static void done(const struct move_action *action, struct move_result result)
 {
     move_done(&move, action, &result);
     assert_true(move_is_valid(&move));
+    assert_true(segments_are_valid(&segments));
     assert_true(frame_table_is_valid(&frames));
 }
 
@@ -147,8 +148,7 @@ static void run(struct segment *segment)
     struct operation op = on(segment);
     admit(&op);
     copies_end();
-    list_remove(&segment->age); /* as the pool does it */
-    list_push_back(&segments.age[0], &segment->age);
+    segment_make_young(&segments, segment); /* as the pool does it */
 }
 
 /* Its work on the stream has not ended. */
@@ -364,6 +364,20 @@ static void the_least_recently_used_leaves(void **state)
     assert_int_equal(move.counts.evictions, 1);
 }
 
+/* Who makes room need not pass what has nothing at home. */
+static void who_has_nothing_at_home_is_listed_apart(void **state)
+{
+    struct segment *first = take(HOME_PAGES), *never = take(1);
+    run(first);
+    assert_ptr_equal(segments.age[0].next, &first->age);
+    for (unsigned i = 0; i < HOME_PAGES; i++) {
+        assert_ptr_equal(segments.age[0].next, &first->age); /* some of its chunks are left */
+        run(take(1));
+    }
+    assert_ptr_equal(segments.away[0].next, &never->age);
+    assert_ptr_equal(segments.away[0].prev, &first->age);
+}
+
 static void nothing_leaves_under_work(void **state)
 {
     struct segment *old[HOME_PAGES];
@@ -386,8 +400,7 @@ static void the_dead_go_without_a_copy(void **state)
     for (unsigned i = 0; i < HOME_PAGES - 1; i++) run(live[i] = take(1));
     run(dead);
     segment_rest(&segments, dead);
-    list_remove(&dead->age);
-    list_push_front(&segments.age[0], &dead->age);
+    segment_make_old(&segments, dead);
     struct operation op = on(take(2));
     assert_int_equal(ask(&op), MOVE_HELD);
     struct move_action drop = next(MOVE_DO_UNMAP);
@@ -735,8 +748,7 @@ static void the_books_agree_whatever_happens(void **state)
         }
         if (verdict == MOVE_ADMITTED && random_below(&random, 2)) use(segment);
         if (random_below(&random, 4) == 0) order_all_done(order.stream[slot]);
-        list_remove(&segment->age);
-        list_push_back(&segments.age[0], &segment->age);
+        segment_make_young(&segments, segment);
     }
 }
 
@@ -752,6 +764,7 @@ int main(void)
         CASE(what_is_fetched_is_waited_for_on_the_device),
         CASE(in_a_capture_the_host_waits),
         CASE(the_least_recently_used_leaves),
+        CASE(who_has_nothing_at_home_is_listed_apart),
         CASE(nothing_leaves_under_work),
         CASE(the_dead_go_without_a_copy),
         CASE(what_must_stay_mapped_is_mapped_where_it_goes),

@@ -265,6 +265,23 @@ static void the_next_owner_waits_for_the_last(void **state)
     assert_int_equal(segment->unready, unready);
 }
 
+/* Two lists by whether a chunk is at home; the walker sees who is in the wrong one, or in none. */
+static void segments_are_listed_by_what_is_at_home(void **state)
+{
+    struct segment *segment = take(0, 2 * CHUNK);
+    assert_ptr_equal(segments.away[0].next, &segment->age);
+    segment->unready--; /* as move counts */
+    assert_false(segments_are_valid(&segments));
+    segment_make_young(&segments, segment);
+    assert_true(segments_are_valid(&segments));
+    assert_true(list_empty(&segments.away[0]));
+    assert_ptr_equal(segments.age[0].next, &segment->age);
+    list_remove(&segment->age);
+    assert_false(segments_are_valid(&segments));
+    segment_make_old(&segments, segment);
+    assert_true(segments_are_valid(&segments));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -283,6 +300,7 @@ int main(void)
         CASE(notes_end_with_the_segment),
         CASE(blocks_behave_like_a_list),
         CASE(the_next_owner_waits_for_the_last),
+        CASE(segments_are_listed_by_what_is_at_home),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
