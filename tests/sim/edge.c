@@ -204,6 +204,11 @@ static bool fails_in_burst(enum sim_call call)
         sim.burst_call = any ? pools_calls[random_below(&sim.failure, POOLS_CALLS)]
                              : telling[random_below(&sim.failure, kinds)];
         sim.burst_other = telling[random_below(&sim.failure, kinds)];
+        if (random_below(&sim.failure, 8) == 0) { /* all of that at once loses data */
+            sim.burst_call = SIM_cuMemcpyAsync;
+            sim.burst_other = SIM_cuMemUnmap;
+            sim.burst_left = 24;
+        }
     }
     if (call != sim.burst_call && call != sim.burst_other) return false;
     sim.burst_left--;
