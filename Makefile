@@ -1,7 +1,7 @@
 # The short way to everything; meson does the work. `make help` lists the targets.
 BUILD ?= build
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
-.PHONY: build deps demo test asan tsan format install clean help
+.PHONY: build deps demo test asan tsan format install wheel clean help
 
 build: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -34,8 +34,12 @@ format:
 install: build
 	meson install -C $(BUILD)
 
+# For pip; needs PyPI once, for the tools that build it.
+wheel: $(BUILD)/build.ninja
+	@.ci/wheel $(BUILD) dist
+
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-clang
+	rm -rf dist $(BUILD) build-asan build-tsan build-clang
 
 help:
 	@echo 'make [build]   build/vrampool, build/shim, build/examples, build/tests'
@@ -45,4 +49,5 @@ help:
 	@echo 'make tsan      the stress tests under TSan alone (build-tsan)'
 	@echo 'make format    clang-format over the sources'
 	@echo 'make install   to /usr/local, or as meson setup --prefix says'
-	@echo 'make clean     remove the build folders'
+	@echo 'make wheel     dist/vrampool-*.whl, to install with pip'
+	@echo 'make clean     remove the build folders and dist'

@@ -1,8 +1,9 @@
 """Waits for PyTorch. `vrampool run` puts this folder on PYTHONPATH, so each Python starts here.
 
-It must not be noticed. It installs a finder that does nothing but wait for `import torch`, and then
-runs the sitecustomize that this one hides, if there is one. What happens with torch is in
-vrampool_torch.py, which is read only then. Whatever fails here leaves the program as it was."""
+It must not be noticed. It installs a finder that does nothing but wait for `import torch`, one that
+knows the vrampool package where nothing else does, and then runs the sitecustomize that this one
+hides, if there is one. What happens with torch is in vrampool_torch.py, which is read only then.
+Whatever fails here leaves the program as it was."""
 import os
 import sys
 
@@ -57,6 +58,22 @@ class TorchFinder:
             pass  # a loader that allows no changes: torch then runs without the listener
 
 
+class PackageFinder:
+    """Finds the vrampool package that came with the command, for a Python that has none itself."""
+
+    # Beside this folder in a build folder and where `make install` puts it; above the package's
+    # native folder in a wheel, which may be another environment's.
+    places = [os.path.dirname(FOLDER), os.path.abspath(os.path.join(FOLDER, *[os.pardir] * 4))]
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "vrampool":
+            return None
+        from importlib.machinery import PathFinder
+        found = (place for place in self.places
+                 if os.path.exists(os.path.join(place, "vrampool", "__init__.py")))
+        return PathFinder.find_spec(name, [next(found, self.places[0])])
+
+
 def run_hidden():
     """Runs the next sitecustomize on the path; looks only behind this folder, so it cannot loop."""
     from importlib.machinery import PathFinder
@@ -72,4 +89,5 @@ def run_hidden():
 
 if wanted():
     sys.meta_path.insert(0, TorchFinder())
+    sys.meta_path.append(PackageFinder())
 run_hidden()
