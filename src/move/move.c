@@ -307,6 +307,7 @@ static enum admission admit_chunk(struct move *move, struct move_request *reques
         if (move_chunk_is_home(move, chunk)) return CHUNK_FINE;
         if (request->no_room || chunk->segment->captured || move->policy == VP_POLICY_INPLACE) {
             request->in_place++;
+            request->in_place_pages += chunk->pages;
             return CHUNK_FINE;
         }
         break;
@@ -375,6 +376,7 @@ static enum admission admit_all(struct move *move, struct move_request *request,
 {
     enum admission all = CHUNK_FINE;
     request->wait_count = request->in_place = 0;
+    request->in_place_pages = 0;
     for (uint32_t i = 0; i < request->count; i++) {
         const struct move_touch *touch = &request->touches[i];
         if (!touch->segment->unready || move_touch_is_gone(touch)) continue;

@@ -121,7 +121,9 @@ struct move_request {
     bool no_room; /* what is not at home is used in place */
     bool failed;
     uint32_t failures;
-    uint32_t in_place; /* chunks it uses over a link */
+    bool in_place_pays; /* its function was measured: rather so than make room */
+    uint32_t in_place;  /* chunks it uses over a link */
+    uint64_t in_place_pages;
     uint32_t wait_count;
     struct move_wait waits[MOVE_WAITS];
     struct list link;

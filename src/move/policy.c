@@ -365,12 +365,23 @@ uint64_t policy_wanted_pages(const struct move *move, unsigned card)
     return pages;
 }
 
+/* Who demands the chunk had better use it over the link than send others away for it. */
+static bool is_better_far(const struct move *move, const struct chunk *chunk)
+{
+    if (list_empty(&move->requests) || !chunk->pins || chunk->state == CHUNK_EMPTY) return false;
+    return list_entry(move->requests.next, struct move_request, link)->in_place_pays;
+}
+
 /* The chunk's home is full. */
 static enum found make_room(struct move *move, struct chunk *chunk, struct move_action *action)
 {
     unsigned card = chunk->segment->card, home = move->home[card];
     uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
     if (coming >= policy_wanted_pages(move, card)) return FOUND_BUSY;
+    if (is_better_far(move, chunk)) {
+        enum found dead = evict_oldest(move, &move->segments->age[card], WHICH_DEAD_HOME, action);
+        return dead == FOUND_NOTHING ? use_in_place(move, chunk, action) : dead;
+    }
     enum found found = evict(move, card, action);
     if (found == FOUND_NOTHING) found = evict_dead(move, action);
     if (found != FOUND_NOTHING || coming || move->frames->place[home].withdrawn_pages) return found;

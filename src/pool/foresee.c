@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
-#include "trace/finder.h"
+#include "pool/measure.h"
 
 enum { STUDY_EVENTS = 4096, KNOWN_PERIODS = 16 };
 
@@ -39,7 +39,7 @@ static void learn_period(vp_pool *pool, uint32_t number)
     foresee->known[at].number = number;
     foresee->known[at].op_count = step->op_count;
     pool_unlock(pool);
-    log_info("a step of %u operations repeats; moving ahead of it", step->op_count);
+    log_info("a step of %u operations repeats", step->op_count);
 }
 
 void *foresee_main(void *argument)
@@ -90,6 +90,7 @@ static void start(vp_pool *pool)
         return;
     }
     pool->foresee = foresee;
+    pool->measure = measure_create(pool, foresee->finder);
     announce(pool, foresee->finder);
     if (pool->edge) return; /* somebody plays the student */
     sigset_t all, before;
@@ -121,11 +122,16 @@ static uint64_t key_of(const struct pool_op *op)
 /* In simulation only where the student is played too. */
 static bool may_start(const vp_pool *pool)
 {
-    bool asks = pool->move.policy == VP_POLICY_PLAN || pool->move.policy == VP_POLICY_DEMAND;
-    return asks && (!pool->edge || pool->edge->threads);
+    return !pool->edge || pool->edge->threads;
 }
 
-void foresee_op(vp_pool *pool, const struct pool_op *op)
+/* The step is learned under any policy, to be reported; not all ask what comes. */
+static bool asks(const vp_pool *pool)
+{
+    return pool->move.policy == VP_POLICY_PLAN || pool->move.policy == VP_POLICY_DEMAND;
+}
+
+void foresee_op(vp_pool *pool, struct pool_op *op)
 {
     if (pool->options.verify) return; /* nothing may be mapped ahead there */
     if (pool->edge && pool->edge->foresee) {
@@ -145,6 +151,8 @@ void foresee_op(vp_pool *pool, const struct pool_op *op)
     bool follows = place.match == FINDER_MATCHED || place.match == FINDER_TOUCHES;
     uint32_t length = follows ? length_of(foresee, place.period) : 0;
     if (length) foresee->length = length;
+    measure_op(op, &place, length);
+    if (!asks(pool)) return;
     foresight_note(&pool->move.foresight, length ? place.period : 0, length, place.op,
                    op->request.touches, op->request.count, pool->segments.needed_pages);
 }
@@ -178,6 +186,8 @@ void foresee_destroy(vp_pool *pool)
     struct foresee *foresee = pool->foresee;
     if (!foresee) return;
     if (foresee->runs) pthread_join(foresee->student, NULL);
+    measure_destroy(pool, pool->measure);
+    pool->measure = NULL;
     finder_destroy(foresee->finder);
     foresight_destroy(&pool->move.foresight);
     free(foresee);

@@ -69,6 +69,7 @@ struct pool_residue {
 };
 enum { POOL_RESIDUES = 64 };
 
+struct measure; /* measure.h */
 struct vet;     /* vet.c */
 struct record;  /* record.c */
 struct foresee; /* foresee.c */
@@ -137,6 +138,7 @@ struct vp_pool {
     struct record *record;
     struct foresee *foresee; /* from the first eviction on */
     bool foresee_tried;
+    struct measure *measure;   /* from then on too */
     _Atomic uint32_t captures; /* streams that capture */
     pthread_mutex_t verifying, recording;
     struct verify_past past[8];
@@ -281,7 +283,7 @@ void record_free(vp_pool *pool, uint32_t id);
 void record_op(vp_pool *pool, const struct pool_op *op);
 
 /* foresee.c: shows an admitted operation to the finder; lock held. */
-void foresee_op(vp_pool *pool, const struct pool_op *op);
+void foresee_op(vp_pool *pool, struct pool_op *op);
 void foresee_alloc(vp_pool *pool, uint32_t id, uint64_t bytes);
 void foresee_free(vp_pool *pool, uint32_t id);
 void foresee_stats(const vp_pool *pool, vp_stats *stats);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "pool/measure.h"
 
 static const uint64_t throttle_wait_ns = 20 * NS_PER_US, throttle_most_ns = 20 * NS_PER_MS;
 static const uint64_t hold_wait_ns = 50 * NS_PER_US, hold_report_ns = 10 * NS_PER_S;
@@ -64,6 +65,7 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
     op->has_ranges = false;
     op->sequence = 0;
     op->vet = NULL;
+    op->sample = NULL;
     op->unclear = op->overflown = op->verifying = false;
     op->thread = pool_thread_get(pool);
     memset(&op->request, 0, offsetof(struct move_request, waits));
@@ -485,6 +487,15 @@ static void throttle(struct pool_op *op)
     pool->throttle_ns += pool_now_ns(pool) - began;
 }
 
+/* Whether it had better use over the link what there is no room for. Where it is known what comes,
+ * fetching ahead is better. */
+static bool may_be_far(const struct pool_op *op)
+{
+    const struct move *move = &op->pool->move;
+    if (move->policy != VP_POLICY_PLAN || foresight_sees(&move->foresight)) return false;
+    return measure_in_place(op->pool, op) == IN_PLACE_PAYS;
+}
+
 /* Decides under the lock; collects the events to wait for. */
 static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, unsigned *event_count)
 {
@@ -503,6 +514,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     CUresult asked = prepare_capture(op);
     if (asked != CUDA_SUCCESS) return asked;
     if (!all_ready(op) || vet_is_due(op)) {
+        op->request.in_place_pays = may_be_far(op);
         enum move_verdict verdict = try_admit(op);
         CUresult lost = verdict == MOVE_HELD ? hold(op, &verdict) : CUDA_SUCCESS;
         if (lost != CUDA_SUCCESS) return lost;
@@ -516,7 +528,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     if (op->request.host_waits) return CUDA_SUCCESS; /* it is not queued now */
     note_uses(op);
     vet_note(op);
-    if (pool->move.counts.evictions && !op->request.host_waits) foresee_op(pool, op);
+    if (pool->move.counts.evictions || pool->move.counts.in_place) foresee_op(pool, op);
     return CUDA_SUCCESS;
 }
 
@@ -540,10 +552,12 @@ CUresult pool_op_enter(struct pool_op *op)
     CUresult result = admit(op, context, events, &event_count);
     pool_unlock(pool);
     if (relaxes) pool_exchange_mode(pool, &mode);
+    if (op->sample) measure_arrives(pool, op->sample, op->stream);
     for (unsigned i = 0; i < event_count && result == CUDA_SUCCESS; i++) {
         result = pool->driver->cuStreamWaitEvent(op->stream, events[i], 0);
         if (result != CUDA_SUCCESS) result = pool->driver->cuEventSynchronize(events[i]);
     }
+    if (op->sample) measure_begins(pool, op->sample, op->stream);
     return result;
 }
 
@@ -579,6 +593,7 @@ CUresult pool_op_leave(struct pool_op *op, CUresult result)
     vp_pool *pool = op->pool;
     if (op->sequence) {
         struct order_stream *stream = pool->order.stream[op->slot];
+        if (op->sample) measure_ends(pool, op->sample, op->stream, result == CUDA_SUCCESS);
         if (op->vet) vet_queue(op, result);
         if (pool->record && result == CUDA_SUCCESS) record_op(pool, op);
         order_leave(stream);

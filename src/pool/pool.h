@@ -43,8 +43,9 @@ struct pool_op {
     bool unclear;         /* may touch anything: runs alone */
     struct vet_slot *vet; /* where what it wrote is looked at, if it runs alone */
     uint64_t tables;      /* state of the tables when it was looked what it touches */
-    bool verifying;       /* holds the lock of verify mode */
-    bool overflown;       /* more addresses than can be kept */
+    struct measure_sample *sample; /* where its time is taken, if it is */
+    bool verifying;                /* holds the lock of verify mode */
+    bool overflown;                /* more addresses than can be kept */
     struct pool_thread *thread;
     struct move_request request;
 };

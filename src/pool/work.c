@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "pool/measure.h"
 
 enum {
     TRIES = 8,       /* of a call that the driver refuses for the moment */
@@ -223,9 +224,11 @@ static void do_make(vp_pool *pool, const struct move_action *action, struct move
                                   memory_order_relaxed);
 }
 
-static CUresult queue_copy(vp_pool *pool, const struct move_action *action)
+static CUresult queue_copy(vp_pool *pool, const struct move_action *action,
+                           struct measure_sample *sample)
 {
     struct pool_lane *lane = &pool->lanes[action->lane];
+    if (sample) measure_begins(pool, sample, lane->stream);
     CUresult result = pool->driver->cuMemcpyAsync(action->to->alias, action->from->alias,
                                                   action->bytes, lane->stream);
     if (result != CUDA_SUCCESS) return result;
@@ -248,16 +251,18 @@ static void pause_a_moment(vp_pool *pool)
 /* A copy out in pieces, one queued at a time: setting access to a mapping waits for what is queued,
  * 1 ms where that is a whole chunk (measured), and an operation that needs the chunk need not wait
  * for the rest. */
-static void do_copy(vp_pool *pool, const struct move_action *action, struct move_result *result)
+static void do_copy(vp_pool *pool, const struct move_action *action, struct move_result *result,
+                    struct measure_sample *sample)
 {
     if (pool->edge && !pool->edge->threads) { /* nobody may wait */
-        result->ok = queue_copy(pool, action) == CUDA_SUCCESS;
+        result->ok = queue_copy(pool, action, sample) == CUDA_SUCCESS;
         return;
     }
     const struct driver *driver = pool->driver;
     struct pool_lane *lane = &pool->lanes[action->lane];
     CUevent event = lane->events[action->ticket % MOVE_COPIES];
     CUresult done = CUDA_SUCCESS;
+    if (sample) measure_begins(pool, sample, lane->stream);
     for (uint64_t at = 0; at < action->bytes && done == CUDA_SUCCESS; at += piece_bytes) {
         if (atomic_load_explicit(&action->chunk->recalled, memory_order_relaxed)) {
             result->recalled = true;
@@ -274,7 +279,8 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
     result->ok = result->ended = done == CUDA_SUCCESS;
 }
 
-static void do_map(vp_pool *pool, const struct move_action *action, struct move_result *result)
+static void do_map(vp_pool *pool, const struct move_action *action, struct move_result *result,
+                   struct measure_sample *sample)
 {
     const struct frame *old = action->mapped ? action->from : NULL;
     if (old && pool_unmap(pool, action->address, action->bytes) != CUDA_SUCCESS) {
@@ -284,7 +290,7 @@ static void do_map(vp_pool *pool, const struct move_action *action, struct move_
     CUresult done =
         pool_map(pool, action->address, action->bytes, action->to->handle, action->to->place);
     if (done == CUDA_SUCCESS) {
-        if (!action->from || (done = queue_copy(pool, action)) == CUDA_SUCCESS) {
+        if (!action->from || (done = queue_copy(pool, action, sample)) == CUDA_SUCCESS) {
             result->ok = true;
             result->mapping = MOVE_MAPPED_NEW;
             return;
@@ -403,7 +409,8 @@ static void do_mark(vp_pool *pool, const struct move_action *action, struct move
     leave_context(pool, context, before);
 }
 
-static void carry_out(vp_pool *pool, const struct move_action *action, struct move_result *result)
+static void carry_out(vp_pool *pool, const struct move_action *action, struct move_result *result,
+                      struct measure_sample *sample)
 {
     switch (action->kind) {
     case MOVE_DO_NOTHING: break;
@@ -411,11 +418,12 @@ static void carry_out(vp_pool *pool, const struct move_action *action, struct mo
     case MOVE_DO_RELEASE:
         result->ok = pool_release_memory(pool, action->from) == CUDA_SUCCESS;
         break;
-    case MOVE_DO_MAP: do_map(pool, action, result); break;
-    case MOVE_DO_COPY: do_copy(pool, action, result); break;
+    case MOVE_DO_MAP: do_map(pool, action, result, sample); break;
+    case MOVE_DO_COPY: do_copy(pool, action, result, sample); break;
     case MOVE_DO_UNMAP: do_unmap(pool, action, result); break;
     case MOVE_DO_MARK: do_mark(pool, action, result); break;
     }
+    if (sample) measure_ends(pool, sample, pool->lanes[action->lane].stream, result->ok);
 }
 
 /* ---- what has finished ---- */
@@ -487,6 +495,7 @@ static bool poll(vp_pool *pool)
     for (unsigned slot = 0; slot < pool->order.count; slot++)
         any |= poll_stream(pool, pool->order.stream[slot]);
     any |= vet_poll(pool);
+    measure_poll(pool);
     pool->polling = false;
     return any;
 }
@@ -504,8 +513,11 @@ static bool act(vp_pool *pool, enum move_worker worker)
     struct move_action action;
     if (pool->lost || !move_next(&pool->move, worker, &action)) return false;
     struct move_result result = {0};
+    bool copies = action.kind == MOVE_DO_COPY || (action.kind == MOVE_DO_MAP && action.from);
+    struct measure_sample *sample =
+        copies ? measure_copy(pool, action.kind == MOVE_DO_MAP, action.bytes) : NULL;
     pool_unlock(pool);
-    carry_out(pool, &action, &result);
+    carry_out(pool, &action, &result, sample);
     pool_lock(pool);
     move_done(&pool->move, &action, &result);
     if (action.kind == MOVE_DO_MARK) count_mark(pool, &result);
