@@ -20,7 +20,7 @@
 
 #define SPACE_LARGE_BYTES (UINT64_C(1) << 42)
 
-enum { SPACE_LEAF_SHIFT = 12, SPACE_LEAF_PAGES = 1 << SPACE_LEAF_SHIFT };
+enum { SPACE_LEAF_SHIFT = 17, SPACE_LEAF_PAGES = 1 << SPACE_LEAF_SHIFT };
 
 struct segment; /* the owner of pages; this part only carries the pointer */
 
