@@ -189,9 +189,7 @@ static vp_status open_locked(const struct emu_options *options)
     e->random.state = options->seed;
     e->address_cursor = EMU_ADDRESS_FIRST;
     e->callbacks_last = &e->callbacks;
-    for (unsigned card = 0; card < VP_MAX_CARDS; card++)
-        for (unsigned i = 0; i < ENGINE_COUNT; i++)
-            e->engines[card][i].last = &e->engines[card][i].first;
+    links_open();
     for (unsigned i = 0; i < EMU_MAX_THREADS; i++) e->threads[i].index = i;
     e->scratch = calloc(1, EMU_SCRATCH_BYTES + 64);
     assert(e->scratch);
@@ -219,7 +217,7 @@ void emu_close(void)
         device_close();
         map_close();
         memory_close();
-        engine_close();
+        time_close();
         findings_drop();
         free(handles.slots);
         free(handles.free_slots);
@@ -233,6 +231,7 @@ void emu_close(void)
 static CUresult open_from_environment(void)
 {
     const char *text = getenv("VRAMPOOL_EMULATE"), *seed = getenv("VRAMPOOL_EMU_SEED");
+    const char *lose = getenv("VRAMPOOL_EMU_LOSE");
     struct machine machine;
     if (!text) {
         log_error(
@@ -248,7 +247,8 @@ static CUresult open_from_environment(void)
                                   .seed = seed ? strtoull(seed, NULL, 0) : 1,
                                   .carry_data = true,
                                   .free_running = true};
-    return open_locked(&options) == VP_OK ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+    if (open_locked(&options) != VP_OK) return CUDA_ERROR_NO_DEVICE;
+    return !lose || losses_parse(lose) ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
 CUresult do_cuInit(unsigned flags)
@@ -402,14 +402,4 @@ uint64_t emu_call_count(const char *symbol)
 uint64_t emu_fail_count(const char *symbol)
 {
     return counter(symbol, emu.failed);
-}
-
-void emu_lose_card(unsigned card)
-{
-    lock_take();
-    assert(card < emu.machine.cards);
-    emu.card_lost[card] = true;
-    for (struct context *context = emu.contexts; context; context = context->next)
-        if (context->card == card) context_lose(context, CUDA_ERROR_UNKNOWN);
-    lock_drop();
 }

@@ -4,7 +4,7 @@
 
 /* ---- How long a copy takes, and over which engine it goes ---- */
 
-struct route {
+struct transit {
     double alone_ns, both_ns, most_ns;
     uint32_t start_ns;
     int from, to; /* places that most of the time goes between */
@@ -27,7 +27,7 @@ static uint64_t place_run(uint64_t address, uint64_t bytes, int *place)
     return left < bytes ? left : bytes;
 }
 
-static void route_add(struct route *route, int from, int to, uint64_t bytes)
+static void transit_add(struct transit *transit, int from, int to, uint64_t bytes)
 {
     const struct machine_path *path = &emu.machine.path[from][to];
     double gbps = path->gbps;
@@ -35,13 +35,13 @@ static void route_add(struct route *route, int from, int to, uint64_t bytes)
         gbps = or_else(gbps, emu.machine.hbm_gbps[from] / 2); /* reads and writes there */
     gbps = or_else(gbps, 10);
     double ns = (double)bytes / gbps;
-    route->alone_ns += ns;
-    route->both_ns += (double)bytes / or_else(path->both_gbps, gbps);
-    if (path->start_ns > route->start_ns) route->start_ns = path->start_ns;
-    if (ns <= route->most_ns) return;
-    route->most_ns = ns;
-    route->from = from;
-    route->to = to;
+    transit->alone_ns += ns;
+    transit->both_ns += (double)bytes / or_else(path->both_gbps, gbps);
+    if (path->start_ns > transit->start_ns) transit->start_ns = path->start_ns;
+    if (ns <= transit->most_ns) return;
+    transit->most_ns = ns;
+    transit->from = from;
+    transit->to = to;
 }
 
 static uint64_t copy_bytes(const struct copy *copy)
@@ -61,9 +61,9 @@ static uint64_t copy_at(const struct copy *copy, uint64_t index, uint64_t *from,
 
 enum { ROUTE_STEPS = 4096 }; /* more parts than that are taken to be like those before */
 
-static struct route route_of(const struct copy *copy)
+static struct transit transit_of(const struct copy *copy)
 {
-    struct route route = {.from = (int)emu.machine.cards, .to = (int)emu.machine.cards};
+    struct transit transit = {.from = (int)emu.machine.cards, .to = (int)emu.machine.cards};
     uint64_t total = copy_bytes(copy), done = 0;
     for (unsigned step = 0; done < total; step++) {
         uint64_t from, to, part = copy_at(copy, done, &from, &to);
@@ -71,24 +71,20 @@ static struct route route_of(const struct copy *copy)
         part = place_run(from, part, &from_place);
         part = place_run(to, part, &to_place);
         if (step == ROUTE_STEPS) part = total - done;
-        route_add(&route, from_place, to_place, part);
+        transit_add(&transit, from_place, to_place, part);
         done += part;
     }
-    return route;
+    return transit;
 }
 
 void copy_start(struct op *op)
 {
-    struct route route = route_of(&op->copy);
-    int host = (int)emu.machine.cards;
+    struct transit transit = transit_of(&op->copy);
     op->flight = flight_begin(op);
-    if (route.from != route.to) {
-        op->engine = route.from == host ? ENGINE_IN : route.to == host ? ENGINE_OUT : ENGINE_PEER;
-        op->engine_card = (unsigned)(route.from == host ? route.to : route.from);
-        op->engine_peer = op->engine == ENGINE_PEER ? (unsigned)route.to : op->engine_card;
-    }
+    op->from = transit.from;
+    op->to = transit.to;
     op_cut(op, copy_bytes(&op->copy), true);
-    op_run_timed(op, route.alone_ns + route.start_ns, route.both_ns + route.start_ns);
+    op_run_timed(op, transit.alone_ns + transit.start_ns, transit.both_ns + transit.start_ns);
 }
 
 void copy_piece(struct op *op, uint64_t first, uint64_t last)

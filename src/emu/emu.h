@@ -13,6 +13,9 @@
  * queued earlier than the device's own time (by a thread whose clock lags behind that of another)
  * starts at the device's time: call from the thread whose clock is least where that matters.
  *
+ * Copies between two places take turns, those of different pairs run at once and share the links
+ * that their routes (machine/route.h) have in common.
+ *
  * There is one emulator in a process, as there is one driver. Without `free_running` all calls come
  * from one thread, which plays several with emu_set_thread. Device addresses are [2^48, 2^49) and
  * never host pointers. */
@@ -102,8 +105,21 @@ uint64_t emu_fail_count(const char *symbol);
 /* All symbols that emu_fail_call takes. */
 const char *const *emu_call_names(size_t *count);
 
-/* The card falls off the bus: all its contexts return CUDA_ERROR_UNKNOWN from now on. */
+/* The card falls off the bus: all its contexts return CUDA_ERROR_UNKNOWN from now on. It is a relay
+ * no more. */
 void emu_lose_card(unsigned card);
+
+/* On a routed machine: so many more of the lanes between two cards (or a card and MACHINE_SWITCH)
+ * die, all of a link, or what a card passes on for others. Copies that are queued or under way go
+ * on over what is left, or another way, through the host at last, and none of their bytes is lost.
+ * Access that was granted stays, at the rate of the way that is left; what is asked for later is
+ * judged by that way. VP_NOT_FOUND: no such link or card (logged). */
+vp_status emu_lose_lanes(unsigned a, unsigned b, unsigned lanes) VP_MUST_USE;
+vp_status emu_lose_link(unsigned a, unsigned b) VP_MUST_USE;
+vp_status emu_lose_relay(unsigned card) VP_MUST_USE;
+
+/* The machine as it is now, with what was lost. */
+struct machine emu_machine(void);
 
 /* ---- Findings ---- */
 

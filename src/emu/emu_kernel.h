@@ -14,9 +14,9 @@
  * emu_faulted(b) says so.
  *
  * A kernel takes as long as `uint64_t emu_cost_NAME(struct emu_block *b)` returns, in ns, where
- * there is such a function (called once, at the start, for the whole grid; it uses emu_param and
- * emu_cost only). Otherwise it takes what streaming once through each mapping that a parameter
- * points into takes. */
+ * there is such a function (called once, at the start, for the whole grid; it uses emu_param,
+ * emu_cost and emu_latency only). Otherwise it takes what streaming once through each mapping that
+ * a parameter points into takes. */
 #ifndef EMU_EMU_KERNEL_H
 #define EMU_EMU_KERNEL_H
 
@@ -36,6 +36,7 @@ struct emu_block_calls {
                     size_t *contiguous);
     uint64_t (*cost)(struct emu_block *b, uint64_t address, uint64_t bytes);
     int (*faulted)(struct emu_block *b);
+    uint64_t (*latency)(struct emu_block *b, uint64_t address);
 };
 
 struct emu_block {
@@ -76,6 +77,12 @@ static inline int emu_faulted(struct emu_block *b)
 static inline uint64_t emu_cost(struct emu_block *b, uint64_t address, uint64_t bytes)
 {
     return b->calls->cost(b, address, bytes);
+}
+
+/* For cost functions: how long one load takes from where the address lies now, in ns. */
+static inline uint64_t emu_latency(struct emu_block *b, uint64_t address)
+{
+    return b->calls->latency(b, address);
 }
 
 /* The threads of the blocks to run, in linear order: [*first, *last). */

@@ -1,5 +1,5 @@
-/* Time and operations: the clocks, the heap of what happens when, the graph of what comes before
- * what, and the links that copies take turns on. */
+/* Time and operations: the clocks, the heap of what happens when, and the graph of what comes
+ * before what. */
 #include "emu/internal.h"
 
 #include <math.h>
@@ -114,7 +114,6 @@ struct op *op_new(struct context *context, enum op_kind kind, const char *name)
     op->torn = kind == OP_COPY && emu.allow_torn_reads;
     op->context = context;
     op->card = context->card;
-    op->engine = ENGINE_NONE;
     list_init(&op->in_context);
     return op;
 }
@@ -172,8 +171,6 @@ void op_launch(struct op *op)
     if (op->waits_for == 0) make_ready(op);
 }
 
-static void engine_leave(struct op *op);
-
 /* Ends an operation: of its own accord, or (dropped) because its context is lost. */
 static void op_done(struct op *op)
 {
@@ -185,7 +182,7 @@ static void op_done(struct op *op)
     if (op->flight) flight_end(op->flight);
     op->flight = NULL;
     op_free_payload(op);
-    if (op->engine != ENGINE_NONE) engine_leave(op);
+    if (op->engine) engine_leave(op);
     for (unsigned i = 0; i < op->successor_count; i++) {
         struct op *next = op->successors[i];
         assert(next->waits_for > 0);
@@ -281,59 +278,14 @@ void op_cut(struct op *op, uint64_t total, bool by_progress)
     op->pieces = count + 1;
 }
 
-static struct op *opposite(const struct op *op)
+void op_rate(struct op *op, double rate)
 {
-    struct op *other = NULL;
-    if (op->engine == ENGINE_IN) other = emu.engines[op->engine_card][ENGINE_OUT].running;
-    if (op->engine == ENGINE_OUT) other = emu.engines[op->engine_card][ENGINE_IN].running;
-    if (op->engine == ENGINE_PEER) {
-        other = emu.engines[op->engine_peer][ENGINE_PEER].running;
-        if (other && other->engine_peer != op->engine_card) other = NULL;
-    }
-    return other;
-}
-
-/* A copy's rate changes when copies the other way begin or end. */
-static void set_rate(struct op *op)
-{
-    double rate = opposite(op) ? op->both_rate : op->alone_rate;
     if (rate == op->rate) return;
     op->progress += op->rate * (double)(emu.device_ns - op->updated_ns);
     op->updated_ns = emu.device_ns;
     op->rate = rate;
     op->generation++;
     schedule_piece(op);
-}
-
-static void engine_begin(struct engine *engine, struct op *op)
-{
-    engine->running = op;
-    op->updated_ns = emu.device_ns;
-    op->rate = opposite(op) ? op->both_rate : op->alone_rate;
-    schedule_piece(op);
-    struct op *other = opposite(op);
-    if (other) set_rate(other);
-}
-
-static void engine_leave(struct op *op)
-{
-    struct engine *engine = &emu.engines[op->engine_card][op->engine];
-    if (engine->running != op) {
-        struct op **at = &engine->first;
-        while (*at && *at != op) at = &(*at)->engine_next;
-        if (!*at) return;
-        *at = op->engine_next;
-        if (!*at) engine->last = at;
-        return;
-    }
-    struct op *other = opposite(op);
-    engine->running = NULL;
-    if (other) set_rate(other);
-    struct op *next = engine->first;
-    if (!next) return;
-    engine->first = next->engine_next;
-    if (!engine->first) engine->last = &engine->first;
-    engine_begin(engine, next);
 }
 
 void op_run_timed(struct op *op, double alone_ns, double both_ns)
@@ -348,21 +300,13 @@ void op_run_timed(struct op *op, double alone_ns, double both_ns)
     if (both_ns < alone_ns) both_ns = alone_ns;
     op->alone_rate = 1 / alone_ns;
     op->both_rate = 1 / both_ns;
-    op->progress = 0;
-    if (op->engine == ENGINE_NONE) {
-        op->updated_ns = emu.device_ns;
-        op->rate = op->alone_rate;
-        schedule_piece(op);
-        return;
-    }
-    struct engine *engine = &emu.engines[op->engine_card][op->engine];
-    if (!engine->running) {
-        engine_begin(engine, op);
-        return;
-    }
-    op->engine_next = NULL;
-    *engine->last = op;
-    engine->last = &op->engine_next;
+    op->progress = op->rate = 0;
+    op->share = 1;
+    op->updated_ns = emu.device_ns;
+    if (op->kind == OP_COPY && op->from != op->to)
+        engine_enter(op);
+    else
+        op_rate(op, op->alone_rate);
 }
 
 static void run_piece(struct op *op)
@@ -501,6 +445,7 @@ bool time_step(void)
 {
     heap_trim();
     if (emu.heap_count == 0) return false;
+    if (loss_step(emu.heap[0].at_ns)) return true;
     struct heap_entry entry = heap_pop();
     assert(entry.at_ns >= emu.device_ns);
     emu.device_ns = entry.at_ns;
@@ -520,8 +465,13 @@ bool time_step(void)
 
 void time_run_until(uint64_t at_ns)
 {
-    uint64_t next;
-    while (time_next(&next) && next <= at_ns) time_step();
+    for (;;) {
+        uint64_t next;
+        bool due = time_next(&next) && next <= at_ns;
+        if (loss_step(due ? next : at_ns)) continue;
+        if (!due) break;
+        time_step();
+    }
     if (at_ns > emu.device_ns) emu.device_ns = at_ns;
 }
 
@@ -575,7 +525,7 @@ bool op_is_done(struct op *op)
     return op->done;
 }
 
-void engine_close(void)
+void time_close(void)
 {
     while (emu.parked) {
         struct op *op = emu.parked;

@@ -7,7 +7,8 @@
  *
  *     call → op_submit → [waits for predecessors] → TIME_START → pieces → done → successors
  *
- * Which file does what: range.c address sets; engine.c time, operations, links; memory.c physical
+ * Which file does what: range.c address sets; engine.c time and operations; link.c engines, links,
+ * and what of them is lost; memory.c physical
  * memory and allocations; map.c reservations, mappings, translation; copy.c copies and memsets;
  * transfer.c their calls; module.c and ptx.c modules; kernel.c launches; stream.c streams and
  * events; capture.c graphs; device.c devices and contexts; pointer.c attributes; findings.c races
@@ -27,6 +28,7 @@
 #include "emu/calls.h"
 #include "emu/emu.h"
 #include "emu/range.h"
+#include "machine/route.h"
 
 /* clang-format off */
 #define EMU_DECLARE(kind, variant, symbol, base, version, arguments, names) \
@@ -219,8 +221,13 @@ enum op_kind {
     OP_WAIT_VALUE,
     OP_FREE
 };
-enum { OP_PIECES = 6, ENGINE_COUNT = 3 };
-enum engine_kind { ENGINE_IN, ENGINE_OUT, ENGINE_PEER, ENGINE_NONE };
+enum { OP_PIECES = 6 };
+
+/* A copy's claim on one direction of a link, or of a card's path to the host. */
+struct claim {
+    uint16_t way;
+    double share; /* of it, at the copy's full rate */
+};
 
 /* One side of a copy: rows of width bytes, pitch apart; slices of rows, slice bytes apart. */
 struct side {
@@ -266,15 +273,19 @@ struct op {
     /* Progress while running: `progress` of 1 was reached at `updated_ns`, growing by `rate` a ns.
      */
     double progress, rate, alone_rate, both_rate;
+    double share; /* what others that share its links leave of that rate */
     uint64_t updated_ns;
     unsigned generation; /* of the event that is awaited; older ones are void */
     unsigned pieces, next_piece;
     double piece_at[OP_PIECES];
     uint64_t piece_first[OP_PIECES], piece_last[OP_PIECES]; /* bytes or blocks */
 
-    enum engine_kind engine;
-    unsigned engine_card, engine_peer;
+    struct engine *engine; /* NULL: none needed, or it has not started */
     struct op *engine_next;
+    int from, to; /* places that a copy goes between, for the most part */
+    double gbps;  /* of the path between them when its rates were set */
+    struct claim claims[ROUTE_MAX_LINKS];
+    unsigned claim_count;
     bool to_host; /* a copy from a card to the host: map calls are dearer meanwhile */
 
     struct flight *flight;
@@ -337,8 +348,17 @@ bool time_next(uint64_t *at_ns);
 void time_unpark(void);
 void time_jump(void);
 void access_apply(struct access_change *change);
-void engine_close(void);
+void op_rate(struct op *op, double rate); /* of a running operation, from now on */
+void time_close(void);
 struct random *emu_random(void);
+
+/* ---- Links ---- */
+
+void links_open(void);
+void engine_enter(struct op *op); /* op->from, to: it runs now or once its turn comes */
+void engine_leave(struct op *op);
+bool loss_step(uint64_t at_ns); /* the next loss, if it comes by then */
+bool losses_parse(const char *text);
 
 /* ---- Findings ---- */
 
@@ -390,8 +410,16 @@ void capture_close(void);
 
 /* ---- The whole ---- */
 
+/* Each pair of places has an engine, which does one copy at a time. */
 struct engine {
     struct op *running, *first, **last; /* queue of copies that wait for it */
+};
+
+enum { EMU_MAX_LOSSES = 32 };
+struct loss {
+    uint64_t at_ns;
+    enum { LOSE_LANES, LOSE_LINK, LOSE_RELAY, LOSE_CARD } what;
+    unsigned a, b, lanes;
 };
 
 struct heap_entry {
@@ -417,7 +445,12 @@ struct emulator {
     struct heap_entry *heap;
     size_t heap_count, heap_room;
     uint64_t sequence, next_op, next_phys, next_mapping, next_context, next_stream;
-    struct engine engines[VP_MAX_CARDS][ENGINE_COUNT];
+    struct engine engines[VP_MAX_CARDS + 1][VP_MAX_CARDS + 1]; /* [from][to] */
+    struct op *flows[(VP_MAX_CARDS + 1) * VP_MAX_CARDS];       /* copies that run on engines */
+    unsigned flow_count;
+    struct route routes[VP_MAX_CARDS][VP_MAX_CARDS];
+    struct loss losses[EMU_MAX_LOSSES]; /* to come, soonest first */
+    unsigned loss_count;
     unsigned to_host_queued[VP_MAX_CARDS];
     struct op *parked;                      /* waits for a value that is not there yet */
     struct op *callbacks, **callbacks_last; /* host functions to be called, free running only */

@@ -108,8 +108,15 @@ static int block_faulted(struct emu_block *b)
     return op_of(b)->faulted;
 }
 
+static uint64_t block_latency(struct emu_block *b, uint64_t address)
+{
+    struct mapping *mapping = mapping_at(address);
+    int place = mapping ? mapping->phys->place : (int)emu.machine.cards;
+    return emu.machine.path[op_of(b)->card][place].latency_ns;
+}
+
 static const struct emu_block_calls block_calls = {block_param, block_access, block_cost,
-                                                   block_faulted};
+                                                   block_faulted, block_latency};
 
 static struct emu_block block_of(struct run *run, uint64_t first, uint64_t last)
 {

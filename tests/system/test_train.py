@@ -69,6 +69,28 @@ class Train(unittest.TestCase):
         self.assertEqual(len(cards), 8)
         self.assertGreaterEqual(len(full), 6, cards)
 
+    def test_shipped_machines(self):
+        machines = os.listdir(os.path.join(BUILD, "machines"))
+        self.assertIn("double-cube-8x24.json", machines)
+        for name in sorted(name[:-len(".json")] for name in machines if name.endswith(".json")):
+            with self.subTest(name):
+                done = run("--emulate", name + "@24M", "--host", "256M")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stdout, self.expected)
+
+    def test_a_link_and_a_relay_are_cut(self):
+        done = run("--emulate", "double-cube-8x24@24M", "--host", "256M",
+                   VRAMPOOL_EMU_LOSE="link:0-1@20ms,relay:4@60ms")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, self.expected)
+        self.assertIn("the link between 0 and 1 is lost", done.stderr)
+        self.assertIn("card 4 passes nothing on", done.stderr)
+
+    def test_losses_that_make_no_sense(self):
+        done = run("--emulate", "double-cube-8x24@24M", VRAMPOOL_EMU_LOSE="lik:0-1@20ms")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("VRAMPOOL_EMU_LOSE=lik:0-1@20ms is not understood", done.stderr)
+
     def test_each_policy(self):
         for policy in ("plan", "lru", "demand", "inplace"):
             with self.subTest(policy):
