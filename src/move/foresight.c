@@ -81,6 +81,15 @@ static bool make_room(struct foresight *foresight, struct foresight_op *op, uint
     return true;
 }
 
+/* A touch that the operation did not have in its last turn, of a segment that is to be used further
+ * on: an address in an unused parameter, more often than not. It changes nothing that is foretold,
+ * unless it comes again. */
+static bool is_stray(const struct foresight *foresight, const struct foresight_op *op,
+                     const struct segment *segment)
+{
+    return op->noted && segment->next_use > foresight->clock;
+}
+
 /* Enters this turn's touches over the last turn's. */
 static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t op_count,
                   const struct move_touch *touches, uint32_t count)
@@ -89,25 +98,35 @@ static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t
         struct segment *segment = touches[k].segment;
         const struct foresight_touch *last = last_turn(foresight, op, segment, k);
         struct foresight_touch now = {segment, last ? last->ahead : 0, last ? last->dies : false};
+        struct foresight_touch *entry = &foresight->touches[op->first + k];
+        if (!last && is_stray(foresight, op, segment)) {
+            *entry = now;
+            continue;
+        }
         fulfil(foresight, segment);
         segment->next_use = foresight->clock + (now.ahead ? now.ahead : op_count);
         segment->will_die = now.dies;
         now.dies = false; /* unless it dies again */
-        struct foresight_touch *entry = &foresight->touches[op->first + k];
         *entry = now;
         segment->touch_last = op->first + k;
         segment->used_last = foresight->clock;
     }
     op->count = count;
+    op->noted = true;
 }
 
+/* Where the program has just left its step it is back in a moment, as a rule: what is foretold
+ * stays. */
 static void note_unknown(struct foresight *foresight, const struct move_touch *touches,
                          uint32_t count)
 {
-    foresight->following = NULL;
+    bool strays = foresight->following && ++foresight->strayed <= FORESIGHT_STRAYS;
+    if (!strays) foresight->following = NULL;
     for (uint32_t k = 0; k < count; k++) {
-        touches[k].segment->next_use = touches[k].segment->used_last = 0;
-        touches[k].segment->will_die = false;
+        struct segment *segment = touches[k].segment;
+        if (strays && segment->next_use > foresight->clock) continue;
+        segment->next_use = segment->used_last = 0;
+        segment->will_die = false;
     }
 }
 
@@ -129,6 +148,7 @@ void foresight_note(struct foresight *foresight, uint32_t number, uint32_t op_co
     enter(foresight, op, op_count, touches, count);
     op->needed_pages = needed_pages;
     foresight->following = period;
+    foresight->strayed = 0;
     period->used = foresight->clock;
     period->notes++;
     foresight->at = at;

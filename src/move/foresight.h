@@ -17,6 +17,7 @@ enum {
     FORESIGHT_PERIODS = 4,
     FORESIGHT_TOUCHES = 1 << 20, /* of all periods together */
     FORESIGHT_OPS = 1 << 17,     /* of one period */
+    FORESIGHT_STRAYS = 32,       /* unknown operations after which nothing is foretold any more */
 };
 
 struct move_touch {
@@ -35,6 +36,7 @@ struct foresight_touch {
 struct foresight_op {
     uint32_t first, count, room; /* its part of the touches */
     uint64_t needed_pages;       /* when it was entered */
+    bool noted;                  /* it has been entered */
 };
 
 struct foresight_period {
@@ -50,6 +52,7 @@ struct foresight {
     struct foresight_period periods[FORESIGHT_PERIODS];
     const struct foresight_period *following; /* NULL: nothing is foretold */
     uint32_t at;                              /* the operation entered last */
+    uint32_t strayed;                         /* unknown operations since */
     struct foresight_touch *touches;
     uint32_t touch_count;
 };

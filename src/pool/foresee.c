@@ -11,7 +11,12 @@
 #include "base/units.h"
 #include "pool/measure.h"
 
-enum { STUDY_EVENTS = 4096, KNOWN_PERIODS = 16 };
+enum {
+    STUDY_EVENTS = 4096,
+    KNOWN_PERIODS = 16,
+    FOLLOWED_PERCENT = 50,
+    REPORT_OPS = 8192, /* after so many operations it is said how well they were foretold */
+};
 
 static const uint64_t study_wait_ns = 5 * NS_PER_MS;
 
@@ -24,6 +29,7 @@ struct foresee {
     } known[KNOWN_PERIODS];
     uint32_t known_count;
     uint32_t length; /* of the period followed last; 0: none yet */
+    struct finder_stats reported;
 };
 
 /* Puts a period's length where the follower can see it; lock not held. */
@@ -42,6 +48,37 @@ static void learn_period(vp_pool *pool, uint32_t number)
     log_info("a step of %u operations repeats", step->op_count);
 }
 
+/* Says, every so often, how well the program is foretold, or how close it comes to repeating
+ * itself.
+ */
+static void report(vp_pool *pool)
+{
+    struct foresee *foresee = pool->foresee;
+    pool_lock(pool);
+    struct finder_stats stats = finder_stats_of(foresee->finder), *before = &foresee->reported;
+    uint32_t length = foresee->length;
+    pool_unlock(pool);
+    uint64_t ops = stats.ops - before->ops;
+    if (ops < REPORT_OPS) return;
+    double percent = 100.0 / (double)ops;
+    double matched = (double)(stats.matched - before->matched) * percent;
+    double touches = (double)(stats.touches - before->touches) * percent;
+    if (matched + touches > 0)
+        log_info("of the last %llu operations %.1f %% were foretold, %.1f %% but for what they "
+                 "touch; the step of %u was left %llu times",
+                 (unsigned long long)ops, matched, touches, length,
+                 (unsigned long long)(stats.deviations - before->deviations));
+    struct finder_outlook best = finder_outlook(foresee->finder);
+    if (matched + touches < FOLLOWED_PERCENT)
+        log_info(
+            "no step is followed after %llu operations; what comes closest: %u in a row called "
+            "the same as those %u before; %u %% of these touched the same, and %u %% of the "
+            "touches speak for it; %llu were left out",
+            (unsigned long long)stats.ops, best.keyed, best.length, best.equal_percent,
+            best.votes_percent, (unsigned long long)(stats.dropped + stats.dropped_blocks));
+    foresee->reported = stats;
+}
+
 void *foresee_main(void *argument)
 {
     vp_pool *pool = argument;
@@ -52,6 +89,7 @@ void *foresee_main(void *argument)
         bool more = finder_study(foresee->finder, STUDY_EVENTS);
         uint32_t newest = finder_newest(foresee->finder);
         if (newest) learn_period(pool, newest);
+        report(pool);
         pool_lock(pool);
         if (!more && !pool->stopping) pool_wait(pool, study_wait_ns);
     }

@@ -146,16 +146,35 @@ static bool settle_touch(struct finder *finder, uint32_t slot, uint32_t op, uint
     return open;
 }
 
+static bool touches(const struct finder_op *op, uint32_t id)
+{
+    for (uint32_t i = 0; i < op->count; i++)
+        if (op->ids[i] == id) return true;
+    return false;
+}
+
+/* Whether all that is foretold is touched, whatever else is. */
+static bool covers(const struct finder_period *period, const struct finder_period_op *expected,
+                   const struct finder_op *op)
+{
+    for (uint32_t i = 0; i < expected->touch_count; i++) {
+        uint32_t id = period->bound[period->touches[expected->first_touch + i]];
+        if (id && !touches(op, id)) return false;
+    }
+    return true;
+}
+
 bool finder_settle(struct finder *finder, const struct finder_period_op *expected,
                    const struct finder_op *op)
 {
     const struct finder_period *period = finder->now;
     bool right = true;
     if (expected->wild) return true;
-    assert(expected->touch_count == op->count);
+    if (expected->touch_count != op->count) return period->loose && covers(period, expected, op);
     for (uint32_t i = 0; i < op->count; i++) {
         uint32_t slot = period->touches[expected->first_touch + i];
         if (slot == period->slot_count || period->bound[slot] == op->ids[i]) continue;
+        if (period->loose && period->bound[slot] && touches(op, period->bound[slot])) continue;
         right &= settle_touch(finder, slot, (uint32_t)(expected - period->ops), op->ids[i]);
     }
     return right;
@@ -234,7 +253,7 @@ static enum finder_match follow(struct finder *finder, uint32_t index, const str
         right_key = true;
     }
     if (!right_key) return finder_deviate(finder, index, op);
-    bool right = due->wild || (due->touch_count == op->count && finder_settle(finder, due, op));
+    bool right = finder_settle(finder, due, op);
     if (finder_move_on(finder, lane)) return FINDER_DEVIATED;
     return right ? FINDER_MATCHED : FINDER_TOUCHES;
 }
@@ -518,6 +537,11 @@ bool finder_study(struct finder *finder, uint32_t events)
         atomic_store_explicit(&finder->incoming, &finder->learner.handover, memory_order_release);
     }
     return finder_queue_peek(&finder->queue, &event, &next);
+}
+
+struct finder_outlook finder_outlook(const struct finder *finder)
+{
+    return finder_learner_outlook(&finder->learner);
 }
 
 uint32_t finder_newest(const struct finder *finder)

@@ -9,12 +9,13 @@
  *     finder_op, _alloc, _free, _duration ──queue──> finder_study: history, candidates, period
  *            follower  <──────── one period at a time, and where the program is in it ────┘
  *
- * A period is a sequence of operations that came twice in a row with equal keys and equal touches.
- * Touches are equal when they mean the same block, or blocks that were first touched at the same
- * place of the one repetition and of the other: that place names a block (its **role**), whatever
- * its id. Order counts within each stream alone, so threads that launch on streams of their own may
- * race. Operations that differ from step to step, where they are few, are wild: they are part of
- * the period, but nothing is foretold of them.
+ * A period is a sequence of operations that came twice in a row with equal keys and equal touches;
+ * or, where touches are never quite the same, with equal keys, if most touches of older blocks
+ * agree (finder_learner.h). Touches are equal when they mean the same block, or blocks that were
+ * first touched at the same place of the one repetition and of the other: that place names a block
+ * (its **role**), whatever its id. Order counts within each stream alone, so threads that launch on
+ * streams of their own may race. Operations that differ from step to step, where they are few, are
+ * wild: they are part of the period, but nothing is foretold of them.
  *
  * Where the program leaves the period, the follower looks for it again: close to where it was
  * (something added, left out or replaced), then anywhere in the periods it knows, by the last four
@@ -53,7 +54,7 @@ struct finder;
 enum finder_match {
     FINDER_LOST,     /* no period is known, or not where the program is in it */
     FINDER_MATCHED,  /* as foretold */
-    FINDER_TOUCHES,  /* the operation is as foretold, but touches other blocks */
+    FINDER_TOUCHES,  /* the operation is as foretold, but touches other blocks: no deviation */
     FINDER_DEVIATED, /* the first wrong operation */
 };
 
@@ -119,6 +120,15 @@ struct finder_stats finder_stats_of(const struct finder *finder);
 
 /* Studies up to `events` events; true: more are waiting. */
 bool finder_study(struct finder *finder, uint32_t events);
+
+/* What comes closest to a period so far. */
+struct finder_outlook {
+    uint32_t length;        /* operations; 0: nothing repeats */
+    uint32_t keyed;         /* so many in a row had the key of those `length` before */
+    uint32_t equal_percent; /* of those, the ones whose touches were equal as well */
+    uint32_t votes_percent; /* touches that speak for the length, of those that say something */
+};
+struct finder_outlook finder_outlook(const struct finder *finder);
 
 /* The newest period found; 0: none. */
 uint32_t finder_newest(const struct finder *finder);

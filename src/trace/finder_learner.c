@@ -9,10 +9,26 @@ enum {
     UNFORESEEN_MIN = 16,    /* and so many: more than the follower needs to find its way again */
     EXTEND_FROM = 32,       /* a clean run that is looked back from, */
     EXTEND_MAX = 4096,      /* so far */
+    GAP_MOST = 8,           /* operations added or left out in one place, */
+    GAP_PROOF = 4,          /* behind which so many keys are equal; */
+    GAPS_MIN = 4,           /* so many such places, */
+    GAP_SHARE = 64,         /* and one more for each so many operations */
+    GAP_COST = 8,           /* operations that the follower loses at each */
+    ALIKE = 16,             /* periods up to so much longer are made of the same steps */
+    CHANGE_SHARE = 16,      /* and worth changing from one operation lost in so many */
+    VOTES_MIN = 8,          /* fewer say nothing */
+    NOISY_LEAST = 512, /* operations that make a noisy period: a loop of layers is over by then,
+                          or has had its votes */
+    CLEAN_SOON = 4,    /* after that part of its length it may become clean */
+    EXPLAINS_MORE = 9, /* a longer period is to have so many ninths of equal touches */
+    EXPLAINS_LESS = 8,
     WEIGH_EVERY = 256,
     RACE_TIMES = 4, /* periods before the length of a lane that races can be told, */
     SKEW = 8,       /* which is so close to their average */
 };
+
+/* What a period is made of: operations that are all equal, all but a few, or in their keys. */
+enum tier { CLEAN, LOOSE, NOISY };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -65,9 +81,10 @@ struct finder_period *finder_learner_period(const struct finder_learner *learner
 /* Whether the touch of block `y` repeats that of `x`; lengths of other lanes are learned on the
  * way. */
 static bool touch_repeats(const struct finder_past_block *x, const struct finder_past_block *y,
-                          uint32_t *lengths)
+                          uint64_t ops_apart, uint32_t *lengths)
 {
     if (x == y) return true;
+    if (!finder_past_is_passing(y, ops_apart)) return false;
     if (x->bytes != y->bytes || x->name_lane != y->name_lane || x->name_index != y->name_index ||
         x->name_lane == FINDER_STREAMS)
         return false;
@@ -76,13 +93,19 @@ static bool touch_repeats(const struct finder_past_block *x, const struct finder
     return lengths[x->name_lane] == apart;
 }
 
+static uint64_t number_of(const struct finder_past *past, const struct finder_past_op *op)
+{
+    return finder_past_number(past, op->lane, op->turn);
+}
+
 static bool op_repeats(const struct finder_past *past, const struct finder_past_op *before,
                        const struct finder_past_op *op, uint32_t *lengths)
 {
     if (before->key != op->key || before->touch_count != op->touch_count) return false;
+    uint64_t apart = number_of(past, op) - number_of(past, before);
     for (uint32_t i = 0; i < op->touch_count; i++)
         if (!touch_repeats(finder_past_block(past, before, i), finder_past_block(past, op, i),
-                           lengths))
+                           apart, lengths))
             return false;
     return true;
 }
@@ -103,17 +126,125 @@ static void extend(struct finder_learner *learner, struct finder_candidate *cand
     }
 }
 
+static void vote(const struct finder_past *past, struct finder_candidate *candidate,
+                 const struct finder_past_op *before, const struct finder_past_op *op)
+{
+    uint64_t then = number_of(past, before);
+    for (uint32_t i = 0; i < op->touch_count; i++) {
+        const struct finder_past_block *block = finder_past_block(past, op, i);
+        if (block->born > then) continue; /* it was not there yet */
+        bool same = false, alike = false;
+        for (uint32_t k = 0; k < before->touch_count; k++) {
+            const struct finder_past_block *x = finder_past_block(past, before, k);
+            same |= x == block;
+            alike |= x->bytes == block->bytes && x->name_lane == block->name_lane &&
+                     block->name_turn - x->name_turn == candidate->length;
+        }
+        candidate->votes_for += same;
+        candidate->votes_against += !same && !alike;
+    }
+}
+
+static bool has_votes(const struct finder_candidate *candidate)
+{
+    return candidate->votes_for + candidate->votes_against >= VOTES_MIN;
+}
+
+static bool is_voted_for(const struct finder_candidate *candidate)
+{
+    return !has_votes(candidate) || candidate->votes_for >= 2 * candidate->votes_against;
+}
+
+/* How many operations `behind` others to leave out, of those that end in `turn` and of those
+ * before, so that the keys are equal again. False: not within reach. */
+static bool close_gap(const struct finder_past *past, uint32_t lane, uint32_t *turn,
+                      uint32_t *before)
+{
+    for (uint32_t both = 1; both <= GAP_MOST; both++)
+        for (uint32_t i = 0; i <= both; i++) {
+            uint32_t equal = 0;
+            for (; equal < GAP_PROOF; equal++) {
+                const struct finder_past_op *x =
+                    finder_past_turn(past, lane, *before - (both - i) - equal);
+                const struct finder_past_op *y = finder_past_turn(past, lane, *turn - i - equal);
+                if (!x || !y || x->key != y->key) break;
+            }
+            if (equal < GAP_PROOF) continue;
+            *turn -= i;
+            *before -= both - i;
+            return true;
+        }
+    return false;
+}
+
+/* So many equal keys make a noisy period. */
+static uint32_t keys_needed(const struct finder_candidate *candidate)
+{
+    uint32_t needed = candidate->length + candidate->length / 2;
+    return needed > NOISY_LEAST ? needed : NOISY_LEAST;
+}
+
+/* Looks how far the keys before repeat themselves, but for gaps. */
+static void extend_keys(const struct finder_learner *learner, struct finder_candidate *candidate,
+                        const struct finder_past_op *last)
+{
+    const struct finder_past *past = &learner->past;
+    uint32_t turn = last->turn - candidate->keyed, before = turn - candidate->length;
+    uint32_t lengths[FINDER_STREAMS];
+    candidate->keys_extended = true;
+    while (candidate->keyed < keys_needed(candidate)) {
+        const struct finder_past_op *op = finder_past_turn(past, learner->lead, turn);
+        const struct finder_past_op *x = finder_past_turn(past, learner->lead, before);
+        if (!op || !x) return;
+        if (op->key != x->key) {
+            if (++candidate->gaps > GAPS_MIN + candidate->keyed / GAP_SHARE ||
+                !close_gap(past, learner->lead, &turn, &before))
+                return;
+            continue;
+        }
+        memset(lengths, 0, sizeof lengths);
+        lengths[learner->lead] = turn - before;
+        candidate->equal += op_repeats(past, x, op, lengths);
+        vote(past, candidate, x, op);
+        candidate->keyed++;
+        turn--;
+        before--;
+    }
+}
+
+/* False: the keys have differed too often. */
+static bool test_keys(const struct finder_learner *learner, struct finder_candidate *candidate,
+                      const struct finder_past_op *before, const struct finder_past_op *op,
+                      bool repeats)
+{
+    candidate->tests++;
+    if (before->key != op->key) {
+        candidate->keyed = candidate->equal = candidate->gaps = candidate->next_keyed = 0;
+        candidate->votes_for = candidate->votes_against = 0;
+        candidate->keys_extended = false;
+        return ++candidate->key_misses <= MISSES_MIN + candidate->tests / MISS_SHARE;
+    }
+    candidate->keyed++;
+    candidate->equal += repeats;
+    vote(&learner->past, candidate, before, op);
+    if (candidate->keyed >= candidate->length) candidate->tests = candidate->key_misses = 0;
+    if (candidate->keyed >= EXTEND_FROM && !candidate->keys_extended)
+        extend_keys(learner, candidate, op);
+    return true;
+}
+
 static void test_candidate(struct finder_learner *learner, struct finder_candidate *candidate,
                            const struct finder_past_op *op)
 {
     const struct finder_past_op *before =
         finder_past_turn(&learner->past, learner->lead, op->turn - candidate->length);
-    if (!before) {
+    bool repeats = before && op_repeats(&learner->past, before, op, candidate->lengths);
+    if (!before || !test_keys(learner, candidate, before, op, repeats)) {
         candidate->length = 0;
         return;
     }
     candidate->run++;
-    if (op_repeats(&learner->past, before, op, candidate->lengths)) {
+    if (repeats) {
         candidate->clean++;
         if (candidate->clean >= candidate->length) candidate->run = candidate->misses = 0;
         if (candidate->clean >= EXTEND_FROM && !candidate->extended && candidate->misses == 0)
@@ -121,12 +252,16 @@ static void test_candidate(struct finder_learner *learner, struct finder_candida
         return;
     }
     candidate->clean = candidate->next_clean = 0;
-    if (++candidate->misses > MISSES_MIN + candidate->run / MISS_SHARE) candidate->length = 0;
+    if (++candidate->misses <= MISSES_MIN + candidate->run / MISS_SHARE) return;
+    candidate->run = candidate->misses = candidate->next_loose = 0; /* as if proposed anew */
+    candidate->extended = false;
+    memset(candidate->lengths, 0, sizeof candidate->lengths);
+    candidate->lengths[learner->lead] = candidate->length;
 }
 
 static uint32_t strength(const struct finder_candidate *candidate)
 {
-    return candidate->run > candidate->clean ? candidate->run : candidate->clean;
+    return candidate->run > candidate->keyed ? candidate->run : candidate->keyed;
 }
 
 static void propose(struct finder_learner *learner, uint32_t length)
@@ -169,22 +304,22 @@ static void sight_op(struct finder_learner *learner, const struct finder_past_op
 /* Periods. */
 
 /* Whether the last `length` turns of a lane are as those before. Of a loose period a few may
- * differ. */
+ * differ; of a noisy one only keys count. Then it is part of what repeats. */
 static bool lane_repeats(const struct finder_past *past, uint32_t lane, uint32_t length,
-                         uint32_t *lengths, bool loose)
+                         struct finder_repeat *repeat)
 {
     uint32_t misses = 0, known[FINDER_STREAMS];
-    memcpy(known, lengths, sizeof known);
+    memcpy(known, repeat->lengths, sizeof known);
     known[lane] = length;
     for (uint32_t i = 1; i <= length; i++) {
         const struct finder_past_op *op = finder_past_turn(past, lane, past->turns[lane] - i);
         const struct finder_past_op *before =
             finder_past_turn(past, lane, past->turns[lane] - i - length);
         if (!op || !before) return false;
-        misses += !op_repeats(past, before, op, known);
-        if (misses > (loose ? MISSES_MIN + length / MISS_SHARE : 0)) return false;
+        misses += repeat->noisy ? before->key != op->key : !op_repeats(past, before, op, known);
+        if (misses > (repeat->loose ? MISSES_MIN + length / MISS_SHARE : 0)) return false;
     }
-    memcpy(lengths, known, sizeof known);
+    memcpy(repeat->lengths, known, sizeof known);
     return true;
 }
 
@@ -232,19 +367,16 @@ static bool find_length(const struct finder_learner *learner, uint32_t lane,
 {
     const struct finder_past *past = &learner->past;
     uint32_t last = turns_within(learner, lane, candidate->length);
-    if (repeat->lengths[lane])
-        return lane_repeats(past, lane, repeat->lengths[lane], repeat->lengths, repeat->loose);
+    if (repeat->lengths[lane]) return lane_repeats(past, lane, repeat->lengths[lane], repeat);
     if (keeps_order(learner, lane, last, candidate->length))
-        return lane_repeats(past, lane, last, repeat->lengths, repeat->loose);
-    uint32_t periods = 1 + candidate->clean / candidate->length;
+        return lane_repeats(past, lane, last, repeat);
+    uint32_t periods = repeat->times;
     if (periods < RACE_TIMES) return false;
     uint32_t count = turns_within(learner, lane, periods * candidate->length);
     uint32_t average = (count + periods / 2) / periods;
     for (uint32_t skew = 0; skew <= SKEW; skew++) {
-        if (lane_repeats(past, lane, average + skew, repeat->lengths, repeat->loose)) return true;
-        if (skew && skew < average &&
-            lane_repeats(past, lane, average - skew, repeat->lengths, repeat->loose))
-            return true;
+        if (lane_repeats(past, lane, average + skew, repeat)) return true;
+        if (skew && skew < average && lane_repeats(past, lane, average - skew, repeat)) return true;
     }
     return false;
 }
@@ -256,7 +388,8 @@ static bool find_repeat(const struct finder_learner *learner,
 {
     const struct finder_past *past = &learner->past;
     uint32_t lead = learner->lead;
-    memcpy(repeat->lengths, candidate->lengths, sizeof repeat->lengths);
+    if (!repeat->noisy) memcpy(repeat->lengths, candidate->lengths, sizeof repeat->lengths);
+    repeat->lengths[lead] = candidate->length;
     repeat->lead = lead;
     const struct finder_past_op *first =
         finder_past_turn(past, lead, past->turns[lead] - candidate->length);
@@ -273,7 +406,7 @@ static bool find_repeat(const struct finder_learner *learner,
 }
 
 /* The same wherever in the period the window starts, and different for other periods: a sum over
- * its operations. *touching: whether they touch anything. */
+ * its operations; of a noisy one, over their keys. *touching: whether they touch anything. */
 static uint64_t sign(const struct finder_past *past, const struct finder_repeat *repeat,
                      bool *touching)
 {
@@ -288,9 +421,9 @@ static uint64_t sign(const struct finder_past *past, const struct finder_repeat 
             if (op) context = finder_context(context, op->key);
             if (i > length || !op) continue;
             const struct finder_past_op *before = finder_past_turn(past, lane, op->turn - length);
-            sum += mix(context, op->touch_count);
+            sum += mix(context, repeat->noisy ? 0 : op->touch_count);
             *touching |= op->touch_count > 0;
-            if (!before || before->touch_count != op->touch_count) continue;
+            if (repeat->noisy || !before || before->touch_count != op->touch_count) continue;
             for (uint32_t k = 0; k < op->touch_count; k++) {
                 const struct finder_past_block *block = finder_past_block(past, op, k);
                 if (finder_past_block(past, before, k) == block) sum += mix(op->key + k, block->id);
@@ -300,10 +433,23 @@ static uint64_t sign(const struct finder_past *past, const struct finder_repeat 
     return sum;
 }
 
+static bool is_much(uint64_t unforeseen, uint64_t total)
+{
+    return unforeseen >= UNFORESEEN_MIN && unforeseen * UNFORESEEN_SHARE >= total;
+}
+
+/* What comes and goes by chance costs any period of about this length as much; and to change the
+ * period costs a step. */
+static bool is_better_noise(const struct finder_candidate *candidate, uint64_t lost, uint64_t total)
+{
+    uint64_t as_before = total * GAP_COST * candidate->gaps / candidate->keyed;
+    return lost * CHANGE_SHARE >= total && lost >= 2 * as_before;
+}
+
 /* Counts what the follower did not foresee in the period, since it has the newest one. While that
  * is on its way, and no longer ago than this one is long, there is no telling. */
 static bool is_worth_having(const struct finder_learner *learner,
-                            const struct finder_candidate *candidate, bool loose)
+                            const struct finder_candidate *candidate, enum tier tier)
 {
     const struct finder_past *past = &learner->past;
     const struct finder_past_op *last = finder_past_op(past, past->end - 1);
@@ -312,20 +458,34 @@ static bool is_worth_having(const struct finder_learner *learner,
     if (!learner->newest_seen && learner->newest && learner->newest_from > from) return false;
     if (learner->newest_seen && learner->newest_from > from) from = learner->newest_from;
     uint64_t total = past->end - from;
-    uint64_t unforeseen = total - (past->matched - finder_past_op(past, from)->matched);
-    if (unforeseen >= UNFORESEEN_MIN && unforeseen * UNFORESEEN_SHARE >= total) return true;
+    uint64_t matched = past->matched - finder_past_op(past, from)->matched;
+    uint64_t lost = total - (past->keyed - finder_past_op(past, from)->keyed);
     const struct finder_period *followed = finder_learner_period(learner, last->period);
-    return followed && followed->loose && !loose;
+    uint32_t length = followed ? followed->lanes[learner->lead].count : 0;
+    bool alike = length * ALIKE > candidate->length;
+    if (is_much(lost, total))
+        return !alike || tier != NOISY || is_better_noise(candidate, lost, total);
+    if (candidate->length < length || !followed) return false;
+    if (tier != NOISY) return is_much(total - matched, total) || (followed->loose && tier == CLEAN);
+    return candidate->length > length &&
+           candidate->equal * total * EXPLAINS_LESS > matched * candidate->keyed * EXPLAINS_MORE;
+}
+
+static uint32_t times_of(const struct finder_candidate *candidate, enum tier tier)
+{
+    if (tier == LOOSE) return 1 + LOOSE_TIMES;
+    if (tier == CLEAN) return 1 + candidate->clean / candidate->length;
+    return candidate->gaps ? 2 : 1 + candidate->keyed / candidate->length;
 }
 
 static struct finder_period *make_period(struct finder_learner *learner,
-                                         const struct finder_candidate *candidate, bool loose)
+                                         const struct finder_candidate *candidate, enum tier tier)
 {
-    struct finder_repeat repeat = {.loose = loose};
-    repeat.times = 1 + (loose ? LOOSE_TIMES : candidate->clean / candidate->length);
+    struct finder_repeat repeat = {
+        .times = times_of(candidate, tier), .loose = tier != CLEAN, .noisy = tier == NOISY};
     bool touching;
     if (!find_repeat(learner, candidate, &repeat)) return NULL;
-    if (!is_worth_having(learner, candidate, loose)) return NULL;
+    if (!is_worth_having(learner, candidate, tier)) return NULL;
     uint64_t signature = sign(&learner->past, &repeat, &touching);
     if (!touching) return NULL;
     for (struct finder_period *known = learner->periods; known; known = known->next)
@@ -343,33 +503,54 @@ static struct finder_period *make_period(struct finder_learner *learner,
     return period;
 }
 
-static bool is_due(const struct finder_candidate *candidate, bool *loose)
+static bool is_due(const struct finder_candidate *candidate, enum tier *tier)
 {
-    if (candidate->length == 0) return false;
-    *loose = candidate->clean < candidate->length;
-    if (!*loose) return candidate->clean >= candidate->next_clean;
-    return candidate->run / LOOSE_TIMES >= candidate->length &&
-           candidate->misses <= candidate->run / MISS_SHARE &&
-           candidate->run >= candidate->next_loose;
+    uint32_t length = candidate->length;
+    if (length == 0 || !is_voted_for(candidate)) return false;
+    *tier = CLEAN;
+    if (candidate->clean >= length) return candidate->clean >= candidate->next_clean;
+    *tier = LOOSE;
+    if (candidate->run / LOOSE_TIMES >= length &&
+        candidate->misses <= candidate->run / MISS_SHARE && candidate->run >= candidate->next_loose)
+        return true;
+    *tier = NOISY;
+    return has_votes(candidate) && candidate->clean < length / CLEAN_SOON &&
+           candidate->keyed >= keys_needed(candidate) && candidate->keyed >= candidate->next_keyed;
 }
 
 /* The shortest candidate that has held long enough is made a period. */
 static struct finder_period *look(struct finder_learner *learner)
 {
     struct finder_candidate *best = NULL;
-    bool best_loose = false, loose;
+    enum tier best_tier = CLEAN, tier;
     for (unsigned i = 0; i < FINDER_CANDIDATES; i++) {
         struct finder_candidate *candidate = &learner->candidates[i];
-        if (!is_due(candidate, &loose) || (best && best->length <= candidate->length)) continue;
+        if (!is_due(candidate, &tier) || (best && best->length <= candidate->length)) continue;
         best = candidate;
-        best_loose = loose;
+        best_tier = tier;
     }
     if (!best) return NULL;
-    if (best_loose)
-        best->next_loose = best->run + LOOSE_TIMES * best->length;
-    else
-        best->next_clean = best->clean + best->length / 4 + 1;
-    return make_period(learner, best, best_loose);
+    uint32_t soon = best->length / 4 + 1;
+    switch (best_tier) {
+    case CLEAN: best->next_clean = best->clean + soon; break;
+    case LOOSE: best->next_loose = best->run + LOOSE_TIMES * best->length; break;
+    case NOISY: best->next_keyed = best->keyed + soon; break;
+    }
+    return make_period(learner, best, best_tier);
+}
+
+struct finder_outlook finder_learner_outlook(const struct finder_learner *learner)
+{
+    const struct finder_candidate *best = &learner->candidates[0];
+    for (unsigned i = 1; i < FINDER_CANDIDATES; i++) {
+        const struct finder_candidate *candidate = &learner->candidates[i];
+        if (candidate->length && candidate->keyed > best->keyed) best = candidate;
+    }
+    struct finder_outlook outlook = {.length = best->length, .keyed = best->keyed};
+    uint64_t votes = (uint64_t)best->votes_for + best->votes_against;
+    if (best->keyed) outlook.equal_percent = (uint32_t)(UINT64_C(100) * best->equal / best->keyed);
+    if (votes) outlook.votes_percent = (uint32_t)(UINT64_C(100) * best->votes_for / votes);
+    return outlook;
 }
 
 /* Every so often: is another lane the one to look at? */
@@ -417,6 +598,7 @@ static struct finder_past_op *add_op(struct finder_learner *learner,
     op->period = event->period;
     op->place = event->place;
     past->matched += event->matched;
+    past->keyed += event->period != 0;
     if (!learner->newest_seen && op->period && op->period == learner->newest) {
         learner->newest_seen = true;
         learner->newest_from = past->end - 1;

@@ -8,10 +8,15 @@
  *
  * Something that differs now and then does not end a candidate, only its clean run. When it has
  * held for four times its length but for one operation in 32, it is a loose period: what differs is
- * wild.
+ * wild. Where touches differ all the time (an allocator moves blocks, unused parameters hold old
+ * addresses), keys decide: equal ones for one and a half times the length, but for operations added
+ * or left out here and there, are a noisy period, if most touches speak for it. Each touch of a
+ * block that was there already a length ago has a vote: for, if the operation there touched it too.
+ * The layers of a network have equal keys, but other weights: their touches vote against.
  *
- * A period is worth having when the follower did not foresee the operations in it: so an inner loop
- * is replaced by the outer one where it leaves something out, and nothing is learned twice. */
+ * A period is worth having when the follower did not foresee the operations in it, or when it
+ * explains more of their touches: so an inner loop is replaced by the outer one, and nothing is
+ * learned twice. What is shorter never replaces what is followed. */
 #ifndef TRACE_FINDER_LEARNER_H
 #define TRACE_FINDER_LEARNER_H
 
@@ -21,11 +26,16 @@
 enum { FINDER_CANDIDATES = 24, FINDER_SEEN = 1 << 18 };
 
 struct finder_candidate {
-    uint32_t length;      /* turns of the lead lane; 0: none */
-    uint32_t clean;       /* ops since something differed */
-    uint32_t run, misses; /* ops, and those that differed, since it held for its length */
-    uint32_t next_clean, next_loose; /* when to look at it again: of clean, of run */
-    bool extended;
+    uint32_t length;            /* turns of the lead lane; 0: none */
+    uint32_t clean;             /* ops since something differed */
+    uint32_t run, misses;       /* ops, and those that differed, since it held for its length */
+    uint32_t keyed;             /* ops since a key differed, */
+    uint32_t equal;             /* of those, the ones with equal touches; */
+    uint32_t gaps;              /* how often ops were added or left out in between */
+    uint32_t tests, key_misses; /* ops, and those of another key, since keyed was length */
+    uint32_t votes_for, votes_against; /* touches of blocks that could have been touched before */
+    uint32_t next_clean, next_loose, next_keyed; /* when to look again: of clean, run, keyed */
+    bool extended, keys_extended;
     uint32_t lengths[FINDER_STREAMS]; /* as the touches across lanes tell; 0: not known */
 };
 
@@ -67,6 +77,9 @@ struct finder_period *finder_learner_take(struct finder_learner *learner,
                                           const struct finder_event *event, bool may_hand);
 
 /* Starts over; with `blocks`, forgets these, too. */
+/* The candidate whose keys have repeated for longest. */
+struct finder_outlook finder_learner_outlook(const struct finder_learner *learner);
+
 void finder_learner_restart(struct finder_learner *learner, bool blocks);
 
 /* The follower has no more use for it. */

@@ -120,6 +120,7 @@ struct finder_past_op *finder_past_add(struct finder_past *past, uint32_t lane, 
                                   .touch_count = touch_count,
                                   .turn = turn,
                                   .matched = past->matched,
+                                  .keyed = past->keyed,
                                   .lane = (uint8_t)lane};
     past->turns[lane] = turn + 1;
     past->rank = 0;
@@ -140,6 +141,7 @@ bool finder_past_touch(struct finder_past *past, struct finder_past_op *op, uint
     if (block->name_lane == FINDER_STREAMS) {
         block->name_lane = op->lane;
         block->name_turn = op->turn;
+        block->named = past->end - 1;
         block->name_index = index;
     }
     past->touches[(op->first_touch + index) % FINDER_HISTORY_TOUCHES] = at;

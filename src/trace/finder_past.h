@@ -21,6 +21,7 @@ struct finder_past_op {
     uint32_t turn;
     uint32_t period, place; /* where the follower saw it; period 0: nowhere */
     uint32_t matched;       /* operations before it that were as foretold, modulo 2^32 */
+    uint32_t keyed;         /* the same, but for their touches */
     uint32_t duration_ns;   /* 0: not known */
     uint8_t lane, kind;
 };
@@ -28,6 +29,7 @@ struct finder_past_op {
 struct finder_past_block {
     uint64_t bytes;
     uint64_t born, died;           /* operations before; FINDER_ALIVE */
+    uint64_t named;                /* the operation that touched it first */
     uint32_t born_rank, died_rank; /* allocs and frees since the operation before */
     uint32_t id;
     uint32_t name_turn, name_index; /* valid where name_lane is */
@@ -42,7 +44,7 @@ struct finder_past {
     uint64_t *lanes[FINDER_STREAMS]; /* number of each turn; made at the first one */
     uint32_t turns[FINDER_STREAMS];  /* the next one, modulo 2^32 */
     uint64_t first, end, touch_end;
-    uint32_t rank, matched;
+    uint32_t rank, matched, keyed;
     struct finder_map ids;
     struct finder_past_block *blocks;
     uint32_t block_count, block_room, free_block, dead_head, dead_tail, round;
@@ -76,6 +78,13 @@ static inline struct finder_past_block *
 finder_past_block(const struct finder_past *past, const struct finder_past_op *op, uint32_t index)
 {
     return &past->blocks[past->touches[(op->first_touch + index) % FINDER_HISTORY_TOUCHES]];
+}
+
+/* Whether the block was made for use within so many operations. Otherwise its first touch says when
+ * the program, or the finder, began, and nothing of its role. */
+static inline bool finder_past_is_passing(const struct finder_past_block *block, uint64_t ops)
+{
+    return block->named - block->born <= ops;
 }
 
 /* The operation that was this turn of the lane; NULL: no longer, or not yet, remembered. */

@@ -14,11 +14,15 @@ bool finder_agrees(const struct finder_period *period, uint32_t index, const str
 {
     const struct finder_period_op *expected = &period->ops[index];
     if (expected->wild) return true;
-    if (expected->key != op->key || expected->touch_count != op->count) return false;
-    for (uint32_t i = 0; i < op->count; i++) {
+    if (expected->key != op->key) return false;
+    if (expected->touch_count != op->count && !period->loose) return false;
+    for (uint32_t i = 0; i < expected->touch_count; i++) {
         uint32_t slot = period->touches[expected->first_touch + i];
         if (slot >= period->persistent_count || period->bound[slot] == 0) continue;
-        if (period->bound[slot] != op->ids[i]) return false;
+        bool same = i < op->count && period->bound[slot] == op->ids[i];
+        for (uint32_t k = 0; k < op->count && !same && period->loose; k++)
+            same = period->bound[slot] == op->ids[k];
+        if (!same) return false;
         ++*evidence;
     }
     return true;
@@ -70,12 +74,20 @@ static void guess_near(struct finder *finder, uint32_t lane, const struct finder
     }
 }
 
+/* A shorter period than the one followed, which knows this place too: a loop in it. */
+static bool is_part(const struct finder *finder, const struct finder_period *period, uint32_t lane)
+{
+    return finder->now && period->op_count < finder->now->op_count &&
+           finder_period_like(finder->now, finder->lanes[lane].context) != FINDER_NONE;
+}
+
 /* Anywhere in a known period where the last four keys are these. */
 static void guess_by_context(struct finder *finder, uint32_t lane, const struct finder_op *op)
 {
     for (uint32_t i = 0; i < FINDER_PERIODS && finder->known[i]; i++) {
         struct finder_period *period = finder->known[i];
         uint32_t index = finder_period_like(period, finder->lanes[lane].context);
+        if (is_part(finder, period, lane)) continue;
         for (uint32_t k = 0; k < FINDER_CHAIN && index != FINDER_NONE; k++) {
             const struct finder_period_op *at = &period->ops[index];
             uint32_t evidence = 0;

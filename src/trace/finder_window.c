@@ -3,6 +3,7 @@
 enum {
     LOOSE_REPETITIONS = 3, /* in which nothing of a loose period may differ, or it is wild */
     DEATH_TIMES = 4,       /* repetitions in which a block is waited for to die */
+    WILD_ALONE = 2,        /* ops around one that differs, which do not */
 };
 
 #define NO_ROLE FINDER_NONE
@@ -93,7 +94,8 @@ static void name_passing(struct finder_window *window)
         const struct finder_past_op *op = finder_window_op(window, i);
         for (uint32_t k = 0; k < op->touch_count; k++) {
             struct finder_past_block *block = finder_past_block(window->past, op, k);
-            if (is_named_here(block, op, k)) add_role(window, block, false, i);
+            if (is_named_here(block, op, k) && finder_past_is_passing(block, window->op_count))
+                add_role(window, block, false, i);
         }
     }
 }
@@ -104,16 +106,50 @@ static uint32_t marked_role(const struct finder_window *window,
     return block->mark_round == window->past->round ? block->mark : NO_ROLE;
 }
 
-/* Whether the touch is that of `before`, `times` repetitions earlier. */
-static bool repeats(const struct finder_window *window, const struct finder_past_op *before,
-                    const struct finder_past_op *op, uint32_t index, uint32_t times)
+/* Whether the touch is that of `before` at this index, `times` repetitions earlier. */
+static bool repeats_at(const struct finder_window *window, const struct finder_past_op *before,
+                       const struct finder_past_op *op, uint32_t index, uint32_t at, uint32_t times)
 {
-    const struct finder_past_block *x = finder_past_block(window->past, before, index);
+    const struct finder_past_block *x = finder_past_block(window->past, before, at);
     const struct finder_past_block *y = finder_past_block(window->past, op, index);
     if (x == y) return true;
+    if (!finder_past_is_passing(y, window->op_count)) return false;
+    if (window->repeat->noisy)
+        return x->bytes == y->bytes && x->name_lane == y->name_lane &&
+               x->name_lane < FINDER_STREAMS &&
+               y->name_turn - x->name_turn == times * window->repeat->lengths[x->name_lane];
     return x->bytes == y->bytes && x->name_lane == y->name_lane && x->name_lane < FINDER_STREAMS &&
            x->name_index == y->name_index &&
            y->name_turn - x->name_turn == times * window->repeat->lengths[x->name_lane];
+}
+
+/* The same for any index, where touches may have been added in front. */
+static bool repeats(const struct finder_window *window, const struct finder_past_op *before,
+                    const struct finder_past_op *op, uint32_t index, uint32_t times)
+{
+    if (index < before->touch_count && repeats_at(window, before, op, index, index, times))
+        return true;
+    for (uint32_t i = 0; window->repeat->noisy && i < before->touch_count; i++)
+        if (repeats_at(window, before, op, index, i, times)) return true;
+    return false;
+}
+
+/* Whether the repetition before touched this very block. */
+static bool is_same(const struct finder_window *window, const struct finder_past_op *before,
+                    uint32_t index, const struct finder_past_block *block)
+{
+    if (!window->repeat->noisy)
+        return index < before->touch_count &&
+               finder_past_block(window->past, before, index) == block;
+    uint64_t then = finder_past_number(window->past, before->lane, before->turn);
+    for (uint32_t i = 0; i < before->touch_count && block->named < then; i++)
+        if (finder_past_block(window->past, before, i) == block) return true;
+    return false;
+}
+
+static uint32_t repetitions(const struct finder_window *window)
+{
+    return window->repeat->loose && !window->repeat->noisy ? LOOSE_REPETITIONS : 1;
 }
 
 /* The role of an earlier block, by the place where it was first touched. */
@@ -152,9 +188,10 @@ static struct step_touch name_touch(struct finder_window *window, const struct f
     uint32_t length = window->repeat->lengths[op->lane], age = 0, role = marked_role(window, block);
     const struct finder_past_op *before =
         finder_past_turn(window->past, op->lane, op->turn - length);
-    bool same = before && finder_past_block(window->past, before, index) == block;
-    uint32_t times = window->repeat->loose ? LOOSE_REPETITIONS : 1;
-    for (uint32_t i = 1; i <= times; i++) {
+    if (before && before->key != op->key) /* something was added or left out in between */
+        return (struct step_touch){role, 0, STEP_UNKNOWN};
+    bool same = before && is_same(window, before, index, block);
+    for (uint32_t i = 1; i <= repetitions(window); i++) {
         const struct finder_past_op *earlier =
             finder_past_turn(window->past, op->lane, op->turn - i * length);
         if (earlier && !repeats(window, earlier, op, index, i))
@@ -167,16 +204,26 @@ static struct step_touch name_touch(struct finder_window *window, const struct f
     return (struct step_touch){role, (uint16_t)age, STEP_UNKNOWN};
 }
 
-/* An op is wild where its key, or the number of its touches, is not always the same. */
+static bool has_other_key(const struct finder_window *window, uint32_t lane, uint32_t turn,
+                          uint32_t apart)
+{
+    const struct finder_past_op *op = finder_past_turn(window->past, lane, turn);
+    const struct finder_past_op *before = finder_past_turn(window->past, lane, turn - apart);
+    return op && before && op->key != before->key;
+}
+
+/* An op is wild where its key is not always the same. In a noisy period, where ops may have been
+ * added or left out, only if those around it are. */
 static bool is_wild(const struct finder_window *window, const struct finder_past_op *op)
 {
     uint32_t length = window->repeat->lengths[op->lane];
-    uint32_t times = window->repeat->loose ? LOOSE_REPETITIONS : 1;
-    for (uint32_t i = 1; i <= times; i++) {
-        const struct finder_past_op *before =
-            finder_past_turn(window->past, op->lane, op->turn - i * length);
-        if (before && (before->key != op->key || before->touch_count != op->touch_count))
-            return true;
+    for (uint32_t i = 1; i <= repetitions(window); i++) {
+        if (!has_other_key(window, op->lane, op->turn, i * length)) continue;
+        bool alone = true;
+        for (uint32_t k = 1; window->repeat->noisy && k <= WILD_ALONE; k++)
+            alone &= !has_other_key(window, op->lane, op->turn - k, i * length) &&
+                     !has_other_key(window, op->lane, op->turn + k, i * length);
+        if (alone) return true;
     }
     return false;
 }
@@ -210,21 +257,35 @@ static uint32_t gap_of(const struct finder_window *window, uint64_t number)
     return low;
 }
 
-/* Where the block of the role that was born `times` repetitions before the window died, if that is
- * remembered. */
-static bool find_death(const struct finder_window *window, struct finder_window_role *role,
-                       uint32_t times)
+/* The block that was first touched here `times` repetitions before that of the role; NULL: none, or
+ * not remembered. */
+static const struct finder_past_block *earlier_of(const struct finder_window *window,
+                                                  const struct finder_window_role *role,
+                                                  uint32_t times)
 {
     const struct finder_past *past = window->past;
     const struct finder_past_block *block = &past->blocks[role->block];
     uint32_t turn = block->name_turn - times * window->repeat->lengths[block->name_lane];
     const struct finder_past_op *named = finder_past_turn(past, block->name_lane, turn);
     const struct finder_past_op *now = finder_window_op(window, role->name_op);
-    if (!named || named->key != now->key || block->name_index >= named->touch_count) return false;
-    const struct finder_past_block *earlier = finder_past_block(past, named, block->name_index);
-    if (!is_named_here(earlier, named, block->name_index) || earlier->bytes != block->bytes ||
-        earlier->died == FINDER_ALIVE)
-        return false;
+    if (!named || named->key != now->key) return NULL;
+    for (uint32_t i = 0; i < named->touch_count; i++) {
+        uint32_t index = window->repeat->noisy ? i : block->name_index;
+        if (index >= named->touch_count) return NULL;
+        const struct finder_past_block *earlier = finder_past_block(past, named, index);
+        if (is_named_here(earlier, named, index) && earlier->bytes == block->bytes) return earlier;
+    }
+    return NULL;
+}
+
+/* Where the block of the role that was born `times` repetitions before the window died, if that is
+ * remembered. */
+static bool find_death(const struct finder_window *window, struct finder_window_role *role,
+                       uint32_t times)
+{
+    const struct finder_past *past = window->past;
+    const struct finder_past_block *earlier = earlier_of(window, role, times);
+    if (!earlier || earlier->died == FINDER_ALIVE) return false;
     uint64_t number = earlier->died; /* of the op behind the free */
     while (number < past->end && window->repeat->lengths[finder_past_op(past, number)->lane] == 0)
         number++;
@@ -259,7 +320,7 @@ static bool find_lives(struct finder_window *window)
         for (uint32_t times = 0; times < FINDER_REPETITIONS && !found; times++)
             found = find_death(window, role, times);
         if (!found) {
-            if (window->repeat->times < DEATH_TIMES) return false;
+            if (window->repeat->times < DEATH_TIMES && !window->repeat->noisy) return false;
             role->free_gap = window->op_count;
             role->free_rank = UINT32_MAX - 1;
             role->free_age = window->repeat->times;
@@ -344,6 +405,7 @@ static void write_step(struct finder_window *window)
             struct step_op *step_op = &step->ops[step->op_count];
             *step_op = (struct step_op){.key = op->key, .stream = op->lane, .kind = op->kind};
             write_touches(window, at, event->index, step_op);
+            if (step->op_count == 0) window->first_op = event->index;
             window->indices[event->index] = to->index = step->op_count++;
             continue;
         }
@@ -355,6 +417,39 @@ static void write_step(struct finder_window *window)
             role->age = to->age = turned_age(window, &window->roles[event->index], at, event->age);
         }
     }
+}
+
+static bool lives_at(const struct step *step, const struct step_touch *touch, uint32_t op)
+{
+    const struct step_role *role = &step->roles[touch->role];
+    uint64_t at = (uint64_t)touch->age * step->op_count + op;
+    return role->born_op == STEP_NEVER ||
+           (at >= role->born_op && at < (uint64_t)role->age * step->op_count + role->died_op);
+}
+
+/* Where operations came or went in between, lives may be a little out of place: what then is
+ * touched before or after its life is wild. */
+static void drop_strays(struct finder_window *window)
+{
+    struct step *step = &window->step;
+    uint32_t kept = 0;
+    for (uint32_t at = 0; at < step->op_count; at++) {
+        struct step_op *op = &step->ops[at];
+        uint32_t turned = (at + window->first_op) % window->op_count; /* its op of the window */
+        struct step_touch *named = &window->touches[window->first_touches[turned]];
+        uint32_t first = op->first_touch, count = op->touch_count;
+        op->first_touch = kept;
+        for (uint32_t i = first; i < first + count; i++, named++) {
+            while (named->role == NO_ROLE) named++;
+            if (lives_at(step, &step->touches[i], at))
+                step->touches[kept++] = step->touches[i];
+            else
+                named->role = NO_ROLE;
+        }
+        op->touch_count = kept - op->first_touch;
+    }
+    step->touch_count = kept;
+    window->loose = true;
 }
 
 static bool make_op_room(struct finder_window *window, uint32_t touches)
@@ -394,6 +489,7 @@ bool finder_window_make(struct finder_window *window, struct finder_past *past,
     if (!find_lives(window)) return false;
     find_cut(window);
     write_step(window);
+    if (repeat->noisy) drop_strays(window);
     return step_is_valid(&window->step) && step_guess_access(&window->step);
 }
 

@@ -19,6 +19,7 @@ struct finder_repeat {
     uint32_t lead;  /* the lane with most operations */
     uint32_t times; /* how often, the last one included */
     bool loose;     /* but for a few operations */
+    bool noisy;     /* only the keys, and those not all in the same place */
 };
 
 struct finder_window_event;
@@ -45,8 +46,9 @@ struct finder_window {
     struct finder_window_role *roles;  /* in the order of the step's */
     struct finder_window_event *events;
     uint32_t op_count, touch_count, role_count, event_count;
-    uint32_t cut; /* event with which the step starts */
-    bool loose;   /* something is wild */
+    uint32_t cut;      /* event with which the step starts */
+    uint32_t first_op; /* the op of the window that comes first in the step */
+    bool loose;        /* something is wild */
     struct step step;
 };
 

@@ -29,6 +29,9 @@ struct job {
     uint32_t wrong_uses;
     uint64_t changed_at; /* this op of the step gets another key; 0: none */
     uint64_t step_op;
+    /* So many operations in a hundred touch some weight more, or instead of what they touch. */
+    unsigned added_percent, replaced_percent;
+    struct random random;
 };
 
 static inline void job_open(struct job *job)
@@ -77,10 +80,40 @@ static inline void job_foretell(struct job *job, uint32_t id)
     job->foretold[id] = ahead == FINDER_NEVER ? UINT64_MAX : number + ahead;
 }
 
+static inline bool job_touches(const uint32_t *ids, uint32_t count, uint32_t id)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+/* What an operation touches, with noise; at most three blocks and one more. */
+static inline uint32_t job_noise(struct job *job, const uint32_t *ids, uint32_t count,
+                                 uint32_t *noisy)
+{
+    uint64_t dice = random_below(&job->random, 100);
+    uint32_t other = job->weights[random_below(&job->random, JOB_LAYERS)];
+    bool adds = dice < job->added_percent;
+    bool replaces = !adds && dice < job->added_percent + job->replaced_percent && count > 0;
+    uint64_t at = random_below(&job->random, count + 1);
+    if (replaces && at == count) at--;
+    assert_true(count <= 3);
+    memcpy(noisy, ids, count * sizeof *ids);
+    if ((!adds && !replaces) || job_touches(ids, count, other)) return count;
+    if (adds) memmove(&noisy[at + 1], &noisy[at], (count - at) * sizeof *noisy);
+    noisy[at] = other;
+    return count + adds;
+}
+
 static inline void job_op_on(struct job *job, uint32_t stream, uint64_t key, const uint32_t *ids,
                              uint32_t count)
 {
     if (++job->step_op == job->changed_at) key ^= 0x5555;
+    uint32_t noisy[4];
+    if (job->added_percent || job->replaced_percent) {
+        count = job_noise(job, ids, count, noisy);
+        ids = noisy;
+    }
     struct finder_op op = {key, stream, TRACE_KERNEL, ids, count};
     finder_op(job->finder, &op, &job->place);
     job->ops++;
@@ -97,7 +130,7 @@ static inline void job_op_on(struct job *job, uint32_t stream, uint64_t key, con
 /* An op that touches up to four blocks; ids of 0 are none. */
 static inline void job_op(struct job *job, uint64_t key, uint32_t a, uint32_t b, uint32_t c)
 {
-    uint32_t ids[3], count = 0;
+    uint32_t ids[3] = {0}, count = 0;
     if (a) ids[count++] = a;
     if (b) ids[count++] = b;
     if (c) ids[count++] = c;
