@@ -222,7 +222,7 @@ static bool is_rare(enum sim_call call)
            call == SIM_cuFuncGetParamInfo || call == SIM_cuEventSynchronize ||
            call == SIM_cuStreamSynchronize || call == SIM_cuCtxSynchronize ||
            call == SIM_cuStreamCreateWithPriority || call == SIM_cuMemHostAlloc ||
-           call == SIM_cuThreadExchangeStreamCaptureMode;
+           call == SIM_cuThreadExchangeStreamCaptureMode || call == SIM_cuStreamIsCapturing;
 }
 
 static bool fails(enum sim_call call)
