@@ -46,6 +46,8 @@ struct executor_options {
     uint64_t host_bytes;     /* of the refuge */
     uint64_t spare_bytes;    /* unmapped free frames to have at hand */
     uint32_t ahead_ops;      /* how far ahead frames are mapped for blocks that will be born */
+    uint32_t lead_ops;       /* how far the host may be ahead of the device: what is launched holds
+                                all that it touches */
     bool in_place_works;
 };
 

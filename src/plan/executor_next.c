@@ -357,32 +357,39 @@ static bool find_birth(struct executor *executor)
     return false;
 }
 
-/* Maps ahead for a block to be born, unless something that is used earlier is to come home and
- * needs the room. */
+/* Maps ahead for a block to be born, from what is left when all that is used no later has come
+ * home. */
 static bool next_ahead(struct executor *executor, struct executor_action *action)
 {
-    uint32_t first = heap_first(&executor->away);
-    uint64_t reserved = 0;
     if (!find_birth(executor)) return false;
-    if (first != HEAP_NOWHERE && executor->items[first].next <= executor->birth_op)
-        reserved = bytes_of(executor, first);
-    if (executor_free_bytes(executor) < reserved + executor->slots[executor->birth_slot].bytes)
-        return false;
+    uint64_t wanted = executor->slots[executor->birth_slot].bytes;
+    uint32_t at = position(executor, executor->launched);
+    for (uint64_t op = executor->launched; op <= executor->birth_op; op++) {
+        wanted += executor->due[at];
+        if (executor_free_bytes(executor) < wanted) return false;
+        if (++at == executor->shape->op_count) at = 0;
+    }
     return ready(executor, executor->birth_slot, action);
+}
+
+/* Frames of dead chunks that are missed only then may go: after all that is mapped ahead for; or
+ * just later than what comes home next, if that has no frame. (next_ahead leaves it that one.) */
+static uint64_t missed_last(const struct executor *executor)
+{
+    uint64_t beyond = executor->launched + executor->options.ahead_ops;
+    uint32_t first = heap_first(&executor->away);
+    if (first == HEAP_NOWHERE || executor_free_bytes(executor) >= bytes_of(executor, first))
+        return beyond;
+    return executor->items[first].next < beyond ? executor->items[first].next + 1 : beyond;
 }
 
 static bool next_map(struct executor *executor, struct executor_action *action)
 {
-    bool ahead = looks_ahead(executor);
-    if (executor->wanted_count) {
-        if (next_wanted(executor, action)) return true;
-        uint64_t lack = wanted_bytes(executor);
-        if (lack > executor_free_bytes(executor)) return strip(executor, 0, action);
-    }
-    if (!ahead) return false;
-    executor->stamp++;
+    if (executor->wanted_count && next_wanted(executor, action)) return true;
+    if (wanted_bytes(executor) > executor_free_bytes(executor)) return strip(executor, 0, action);
+    if (!looks_ahead(executor)) return false;
     if (executor_free_bytes(executor) < executor->options.spare_bytes &&
-        strip(executor, executor->launched + executor->options.ahead_ops, action))
+        strip(executor, missed_last(executor), action))
         return true;
     return next_ahead(executor, action);
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/heap.h"
+
 /* More than any gap's worth that has a cost. */
 #define FOR_NOTHING (UINT64_C(1) << 62)
 
@@ -195,6 +197,92 @@ void gaps_fit(struct gaps *gaps, uint64_t bytes)
         uint32_t index = gaps->by_worth[i];
         if (gaps->away[index] && fits_without(gaps, index, bytes)) choose(gaps, index, false);
     }
+}
+
+/* A walk over the ops, once around, in order or against it. */
+struct sweep {
+    struct gaps *gaps;
+    struct heap open;           /* gaps that cover the op; the one that covers longest first */
+    uint32_t *first, *by_first; /* of each turn of the walk: the gaps that begin then */
+    uint32_t start;             /* where it begins: where there is most room */
+    bool back;
+};
+
+static uint32_t op_at(const struct sweep *sweep, uint32_t turn)
+{
+    uint32_t count = sweep->gaps->shape->op_count;
+    return (sweep->start + (sweep->back ? count - turn : turn)) % count;
+}
+
+/* The turns at which the walk comes upon the gap and leaves it; beyond the last turn where it
+ * covers the walk's start, too. */
+static void turns_of(const struct sweep *sweep, uint32_t index, uint32_t *from, uint32_t *to)
+{
+    const struct gap *gap = &sweep->gaps->gap[index];
+    uint32_t count = sweep->gaps->shape->op_count, length = gap->to - gap->from - 1;
+    if (length > count) length = count;
+    uint32_t near = (uint32_t)((sweep->back ? gap->to - 1ull : gap->from + 1ull) % count);
+    *from = (sweep->back ? sweep->start + count - near : near + count - sweep->start) % count;
+    *to = *from + length - 1;
+}
+
+static bool make_sweep(struct sweep *sweep, struct gaps *gaps, bool back)
+{
+    uint32_t count = gaps->shape->op_count;
+    size_t numbers = gaps->shape->gap_count + 1u;
+    *sweep = (struct sweep){.gaps = gaps, .back = back};
+    sweep->open.key = malloc(numbers * sizeof *sweep->open.key);
+    sweep->open.order = malloc(numbers * sizeof *sweep->open.order);
+    sweep->open.place = malloc(numbers * sizeof *sweep->open.place);
+    sweep->by_first = malloc(numbers * sizeof *sweep->by_first);
+    sweep->first = calloc(count + 2u, sizeof *sweep->first);
+    if (!sweep->open.key || !sweep->open.order || !sweep->open.place || !sweep->by_first ||
+        !sweep->first)
+        return false;
+    memset(sweep->open.place, 0xff, numbers * sizeof *sweep->open.place);
+    for (uint32_t op = 0; op < count; op++)
+        if (gaps->occupied[op] < gaps->occupied[sweep->start]) sweep->start = op;
+    uint32_t from, to;
+    for (uint32_t i = 0; i < gaps->worth_count; i++) {
+        turns_of(sweep, gaps->by_worth[i], &from, &to);
+        sweep->first[from + 2]++;
+    }
+    for (uint32_t i = 1; i < count + 2; i++) sweep->first[i] += sweep->first[i - 1];
+    for (uint32_t i = 0; i < gaps->worth_count; i++) {
+        turns_of(sweep, gaps->by_worth[i], &from, &to);
+        sweep->by_first[sweep->first[from + 1]++] = gaps->by_worth[i];
+        if (to >= count) heap_set(&sweep->open, gaps->by_worth[i], ~(uint64_t)(to - count));
+    }
+    return true;
+}
+
+static void open_gaps(struct sweep *sweep, uint32_t turn)
+{
+    for (uint32_t i = sweep->first[turn]; i < sweep->first[turn + 1]; i++) {
+        uint32_t from, to, index = sweep->by_first[i];
+        turns_of(sweep, index, &from, &to);
+        if (!sweep->gaps->away[index]) heap_set(&sweep->open, index, ~(uint64_t)to);
+    }
+}
+
+void gaps_sweep(struct gaps *gaps, uint64_t bytes, bool back)
+{
+    struct sweep sweep;
+    bool ok = make_sweep(&sweep, gaps, back);
+    for (uint32_t turn = 0; ok && turn < gaps->shape->op_count; turn++) {
+        open_gaps(&sweep, turn);
+        while (gaps->occupied[op_at(&sweep, turn)] > bytes && sweep.open.count) {
+            uint32_t index = heap_first(&sweep.open);
+            bool over = sweep.open.key[index] > ~(uint64_t)turn;
+            heap_remove(&sweep.open, index);
+            if (!over) choose(gaps, index, true);
+        }
+    }
+    free(sweep.open.key);
+    free(sweep.open.order);
+    free(sweep.open.place);
+    free(sweep.by_first);
+    free(sweep.first);
 }
 
 /* The gap for which a chunk can be copied out during gap `use`: the next one that was chosen, if no

@@ -37,6 +37,12 @@ vp_status gaps_weigh(struct gaps *gaps, unsigned in, unsigned out) VP_MUST_USE;
 /* Starts anew from the gaps marked in `away`; NULL: none. */
 void gaps_set(struct gaps *gaps, const uint8_t *away);
 
+/* Chooses gaps on a walk over the ops, in their order or `back`, so that each op fits: of those
+ * that cover it the one that covers most of what is still to come, which takes the fewest gaps.
+ * Costs are not looked at. What it cannot make fit, also for want of memory, is left to gaps_fit.
+ */
+void gaps_sweep(struct gaps *gaps, uint64_t bytes, bool back);
+
 /* Chooses more gaps, at the fullest op the best ones, until everything fits `bytes`, or nothing can
  * be added for the op; then gives up those, worst first, without which it still fits. */
 void gaps_fit(struct gaps *gaps, uint64_t bytes);

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "plan/gaps.h"
 
-enum { SPARE_CHUNKS = 3, AHEAD_OPS = 64, CHUNKS_OF_A_CARD = 12 };
+enum { SPARE_CHUNKS = 3, AHEAD_OPS = 64, LEAD_OPS = 1024, CHUNKS_OF_A_CARD = 12 };
 
 const char *plan_policy_name(enum plan_policy policy)
 {
@@ -50,6 +50,7 @@ static struct executor_options default_options(const struct search *search)
                                      .host_bytes = search->limits->host_bytes,
                                      .spare_bytes = SPARE_CHUNKS * search->shape->chunk_bytes,
                                      .ahead_ops = AHEAD_OPS,
+                                     .lead_ops = LEAD_OPS,
                                      .in_place_works = search->costs->in_place_works};
 }
 
@@ -106,12 +107,11 @@ static bool is_perfect(const struct search *search)
     return search->status == VP_OK && best->step_ns <= best->in_hbm_ns + best->in_hbm_ns / 1000;
 }
 
-/* Plans from the gaps that `start` marks. Returns whether it is the best plan so far. */
-static bool try_gaps(struct search *search, const uint8_t *start)
+/* Plans from the gaps that are chosen so far. Returns whether it is the best plan so far. */
+static bool try_gaps(struct search *search)
 {
     uint32_t best = search->best->best_candidate;
     search->options.mode = EXECUTOR_PLAN;
-    gaps_set(&search->gaps, start);
     gaps_fit(&search->gaps, search->limits->hbm_bytes);
     gaps_find_saves(&search->gaps);
     try(search, NULL);
@@ -127,11 +127,40 @@ static void try_weights(struct search *search)
     unsigned best = 0;
     for (unsigned i = 0; i < sizeof weights / sizeof *weights; i++) {
         if (gaps_weigh(&search->gaps, weights[i].in, weights[i].out) != VP_OK) return;
-        if (try_gaps(search, NULL)) best = i;
+        gaps_set(&search->gaps, NULL);
+        if (try_gaps(search)) best = i;
         if (is_perfect(search)) return;
     }
     if (gaps_weigh(&search->gaps, weights[best].in, weights[best].out) != VP_OK) return;
-    try_gaps(search, search->swapped);
+    gaps_set(&search->gaps, search->swapped);
+    try_gaps(search);
+    for (unsigned back = 0; back < 2; back++) {
+        gaps_set(&search->gaps, NULL);
+        gaps_sweep(&search->gaps, search->limits->hbm_bytes, back);
+        try_gaps(search);
+    }
+}
+
+/* The best choice of gaps again, carried out with less in advance: what is launched or mapped early
+ * takes room that others need. */
+static void try_leads(struct search *search)
+{
+    static const struct {
+        uint32_t lead, ahead;
+    } leads[] = {{256, 64}, {64, 16}, {16, 16}, {4, 4}};
+    struct plan *best = search->best;
+    if (search->status != VP_OK || best->options.mode > EXECUTOR_EAGER) return;
+    search->options = best->options;
+    if (search->options.mode == EXECUTOR_PLAN) {
+        gaps_set(&search->gaps, best->away);
+        gaps_find_saves(&search->gaps);
+    }
+    for (unsigned i = 0; i < sizeof leads / sizeof *leads && !is_perfect(search); i++) {
+        search->options.lead_ops = leads[i].lead;
+        search->options.ahead_ops = leads[i].ahead;
+        try(search, NULL);
+    }
+    search->options = default_options(search);
 }
 
 static bool moves(const struct sim_result *result)
@@ -145,6 +174,7 @@ static void try_all(struct search *search)
     if (is_perfect(search) && !moves(&search->best->predicted)) return;
     try_weights(search);
     if (is_perfect(search)) return;
+    try_leads(search);
     try_rule(search, EXECUTOR_DEMAND);
     try_rule(search, EXECUTOR_LRU);
     try_rule(search, EXECUTOR_INPLACE);

@@ -9,7 +9,6 @@
 enum {
     QUEUE = 64,
     IN_DEPTH = 3, /* chunks mapped for the link in, the one that is copied included */
-    LEAD_OPS = 1024,
     MAP_THREADS = 2,
     MIN_STEPS = 3,
     MEAN_STEPS = 4,
@@ -271,9 +270,9 @@ static bool end_op(struct sim *sim)
  * from a mark recorded then, behind all that is launched: the device has to catch up first. */
 static uint64_t lead_ops(const struct sim *sim)
 {
-    enum executor_mode mode = sim->executor.options.mode;
-    if (mode == EXECUTOR_DEMAND || mode == EXECUTOR_LRU) return 1;
-    return sim->shape->op_count < LEAD_OPS ? sim->shape->op_count : LEAD_OPS;
+    const struct executor_options *options = &sim->executor.options;
+    if (options->mode == EXECUTOR_DEMAND || options->mode == EXECUTOR_LRU) return 1;
+    return sim->shape->op_count < options->lead_ops ? sim->shape->op_count : options->lead_ops;
 }
 
 /* The host launches what it may. */

@@ -15,6 +15,7 @@ static struct executor_options options_of(enum executor_mode mode, uint64_t capa
                                      .capacity_bytes = capacity_bytes,
                                      .host_bytes = 1 * GIB,
                                      .ahead_ops = 8,
+                                     .lead_ops = 64,
                                      .in_place_works = true};
 }
 

@@ -104,12 +104,74 @@ static void fits_random_steps(void **state)
     assert_true(full < 200 * 60 / 4); /* only ops that touch too much themselves */
 }
 
+static bool gap_covers(const struct gaps *gaps, uint32_t index, uint32_t op)
+{
+    const struct gap *gap = &gaps->gap[index];
+    uint64_t count = gaps->shape->op_count;
+    for (uint64_t at = gap->from + 1ull; at < gap->to && at <= gap->from + count; at++)
+        if (at % count == op) return true;
+    return false;
+}
+
+/* Whichever way it walks, it stops at no op that a gap could still relieve. */
+static void a_sweep_relieves_what_can_be(void **state)
+{
+    struct random random = {78};
+    for (unsigned i = 0; i < 200; i++) {
+        struct shape shape;
+        struct gaps gaps;
+        step_make_random(&maker, &random, 2 + (uint32_t)random_below(&random, 40));
+        assert_int_equal(shape_create(&maker.step, 8 * MIB, 2 * MIB, &shape), VP_OK);
+        assert_int_equal(gaps_create(&shape, &gaps), VP_OK);
+        uint64_t bytes = shape.peak_bytes / 4 * (1 + random_below(&random, 4));
+        gaps_sweep(&gaps, bytes, i % 2);
+        assert_true(gaps_are_valid(&gaps));
+        for (uint32_t op = 0; op < shape.op_count; op++)
+            for (uint32_t k = 0; k < gaps.worth_count; k++)
+                assert_true(gaps.occupied[op] <= bytes || gaps.away[gaps.by_worth[k]] ||
+                            !gap_covers(&gaps, gaps.by_worth[k], op));
+        gaps_destroy(&gaps);
+        shape_destroy(&shape);
+    }
+}
+
+/* One of four blocks has to be away at each op. The long gap of the last one is as good as all but
+ * ops 0 and 1; for these one more is needed, and not one for each stretch in between. */
+static void a_sweep_takes_the_fewest_gaps(void **state)
+{
+    static const unsigned used[3][2] = {{4, 9}, {7, 14}, {0, 1}};
+    for (unsigned back = 0; back < 2; back++) {
+        struct shape shape;
+        struct gaps gaps;
+        step_begin(&maker);
+        uint32_t block[3], filler = step_add_role(&maker, 2 * MIB);
+        for (unsigned i = 0; i < 3; i++) block[i] = step_add_role(&maker, 2 * MIB);
+        for (unsigned op = 0; op < 20; op++) {
+            step_op(&maker, 1000);
+            step_touch(&maker, filler, 0, STEP_READS);
+            for (unsigned i = 0; i < 3; i++)
+                if (op == used[i][0] || op == used[i][1])
+                    step_touch(&maker, block[i], 0, STEP_READS);
+        }
+        assert_int_equal(shape_create(&maker.step, 2 * MIB, 2 * MIB, &shape), VP_OK);
+        assert_int_equal(gaps_create(&shape, &gaps), VP_OK);
+        gaps_sweep(&gaps, 6 * MIB, back);
+        unsigned away = 0;
+        for (uint32_t i = 0; i < shape.gap_count; i++) away += gaps.away[i];
+        assert_int_equal(away, 2);
+        gaps_destroy(&gaps);
+        shape_destroy(&shape);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chooses_the_longest_gaps),
         cmocka_unit_test(finds_early_copies),
         cmocka_unit_test(fits_random_steps),
+        cmocka_unit_test(a_sweep_relieves_what_can_be),
+        cmocka_unit_test(a_sweep_takes_the_fewest_gaps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,7 @@ static void run(const struct plan_costs *costs, enum executor_mode mode, uint64_
                                        .capacity_bytes = capacity_bytes,
                                        .host_bytes = 1 * GIB,
                                        .ahead_ops = 8,
+                                       .lead_ops = 64,
                                        .in_place_works = true};
     struct sim_task task = {.shape = &shape, .costs = costs, .options = &options};
     assert_int_equal(shape_create(&maker.step, 2 * MIB, 2 * MIB, &shape), VP_OK);
