@@ -150,6 +150,8 @@ JOBS = {
     "sgd": {"states": 0, "layers": 24, "us": 300},
     "momentum": {"states": 1, "layers": 16, "us": 400},
     "lora": {"adapters": True, "layers": 24, "us": 150},
+    "lora_ckpt": {"adapters": True, "checkpoint": True, "layers": 24, "us": 150,
+                  "params": (256, 256, 192, 64), "acts": (8, 16, 8, 32)},
     "streams": {"streams": 3, "us": 200},
     "accumulate": {"accumulate": 4, "layers": 10, "us": 80},
     "wide": {"layers": 6, "params": (512, 512, 300, 40), "acts": (200, 800, 200, 900), "us": 2000},

@@ -99,6 +99,7 @@ static vp_status open_pool(void)
     status = emu_open(&emulate);
     if (status != VP_OK) return status;
     replay_wrap_driver(&driver);
+    replay_content_begin();
     vp_options options;
     vp_options_init(&options);
     options.hbm_bytes = hbm_bytes;
@@ -135,15 +136,17 @@ void replay_print_step(unsigned index)
     if (json) return;
     const struct replay_step *step = &replay.result[index];
     const vp_stats *stats = &step->stats;
-    printf("%2u %8.1f ms: in %5.2f out %5.2f GB; %5llu fetched %5llu evicted %5llu dropped %4llu "
+    printf("%2u %8.1f ms: in %5.2f out %5.2f GB; %5llu fetched %5llu evicted, %5llu as they came, "
+           "%5llu dropped %4llu "
            "recalled; %5llu held %6.1f ms: map %5.1f in %5.1f room %5.1f alone %5.1f; throttle "
            "%5.1f host %5.1f; %llu foretold, %llu but for touches, %llu deviations, step of %llu\n",
            index, ms(step->duration_ns), (double)stats->in_bytes / 1e9,
            (double)stats->out_bytes / 1e9, (unsigned long long)stats->fetches,
-           (unsigned long long)stats->evictions, (unsigned long long)stats->drops,
-           (unsigned long long)stats->cancels, (unsigned long long)stats->holds, ms(stats->hold_ns),
-           ms(stats->hold_map_ns), ms(stats->hold_in_ns), ms(stats->hold_room_ns),
-           ms(stats->hold_alone_ns), ms(stats->throttle_ns), ms(stats->host_wait_ns),
+           (unsigned long long)stats->evictions, (unsigned long long)stats->clean_drops,
+           (unsigned long long)stats->drops, (unsigned long long)stats->cancels,
+           (unsigned long long)stats->holds, ms(stats->hold_ns), ms(stats->hold_map_ns),
+           ms(stats->hold_in_ns), ms(stats->hold_room_ns), ms(stats->hold_alone_ns),
+           ms(stats->throttle_ns), ms(stats->host_wait_ns),
            (unsigned long long)stats->finder_matched, (unsigned long long)stats->finder_touches,
            (unsigned long long)stats->finder_deviations,
            (unsigned long long)stats->finder_period_operations);
@@ -189,6 +192,7 @@ int main(int argc, char **argv)
     replay_play(replay_program);
     print_all();
     replay_cache_end();
+    replay_content_end();
     vp_close(replay.pool);
     bool wrong = emu_findings_count() > 0;
     if (wrong) fprintf(stderr, "replay: the emulator found: %s\n", emu_findings().first);

@@ -65,6 +65,18 @@ void replay_sleep(uint64_t ns);
 /* replay_program.c: the program. */
 void replay_program(void);
 
+/* replay_content.c: what operations write, and so what digests the pool gets. */
+struct replay_writes {
+    uint32_t count;
+    struct {
+        vp_addr address;
+        uint64_t bytes;
+    } part[];
+};
+void replay_content_begin(void);
+void replay_content_write(const struct replay_writes *writes);
+void replay_content_end(void);
+
 /* replay_cache.c: PyTorch's caching allocator, as far as it decides where blocks lie. 0: no memory.
  */
 vp_addr replay_cache_take(uint64_t bytes);

@@ -19,7 +19,8 @@ static const uint64_t launch_host_ns = 4 * NS_PER_US, first_use_ns = 100 * NS_PE
 static const uint64_t extra_bytes = 2 * MIB, small_bytes = 512 * KIB;
 
 static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
-                          ".visible .entry replay_op(.param .u64 duration)\n{ ret; }\n";
+                          ".visible .entry replay_op(.param .u64 duration, .param .u64 writes)\n"
+                          "{ ret; }\n";
 
 static CUfunction function;
 static CUevent end_of_step;
@@ -27,7 +28,12 @@ static vp_addr (*live)[AGES]; /* of each role, by the step in which it was born 
 static vp_addr freed[FREED], extra_block, small_block;
 static uint32_t freed_count;
 
-static void run(struct emu_block *b) {}
+static void run(struct emu_block *b)
+{
+    struct replay_writes *writes = (struct replay_writes *)(uintptr_t)emu_param_u64(b, 1);
+    if (writes) replay_content_write(writes);
+    free(writes);
+}
 
 static uint64_t cost(struct emu_block *b)
 {
@@ -41,7 +47,23 @@ static void expect(CUresult result, const char *what)
     exit(EXIT_FAILURE);
 }
 
-static void launch(const char *name, const vp_addr *touched, uint32_t count, uint64_t duration_ns)
+static struct replay_writes *make_writes(uint32_t most)
+{
+    struct replay_writes *writes = malloc(sizeof *writes + most * sizeof writes->part[0]);
+    if (!writes) abort();
+    writes->count = 0;
+    return writes;
+}
+
+static void add_write(struct replay_writes *writes, vp_addr address, uint64_t bytes)
+{
+    writes->part[writes->count].address = address;
+    writes->part[writes->count++].bytes = bytes;
+}
+
+/* `writes` may be NULL; the operation gives it back. */
+static void launch(const char *name, const vp_addr *touched, uint32_t count, uint64_t duration_ns,
+                   struct replay_writes *writes)
 {
     struct pool_op op;
     replay_sleep(launch_host_ns);
@@ -50,7 +72,7 @@ static void launch(const char *name, const vp_addr *touched, uint32_t count, uin
     CUresult result = pool_op_enter(&op);
     expect(result, "pool_op_enter");
     replay_settle();
-    void *params[] = {&duration_ns};
+    void *params[] = {&duration_ns, &writes};
     result = cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
     expect(pool_op_leave(&op, result), "a launch");
 }
@@ -101,15 +123,19 @@ static void run_op(uint32_t index, uint32_t turn)
     const struct step *step = &replay.step;
     const struct step_op *op = &step->ops[index];
     uint32_t count = 0;
+    struct replay_writes *writes = make_writes(op->touch_count);
     for (uint32_t i = 0; i < op->touch_count && count < POOL_WORDS; i++) {
         const struct step_touch *touch = &step->touches[op->first_touch + i];
         bool persists = step->roles[touch->role].born_op == STEP_NEVER;
         vp_addr address = live[touch->role][persists ? 0 : (turn - touch->age) % AGES];
-        if (address) touched[count++] = address; /* what the step before would have made is not */
+        if (!address) continue; /* what the step before would have made is not there */
+        touched[count++] = address;
+        if (!persists || touch->access == STEP_WRITES)
+            add_write(writes, address, step->roles[touch->role].bytes);
     }
     if (count == 0) touched[count++] = small_block;
     count = add_stale(touched, count);
-    launch(replay.names[index], touched, count, op->duration_ns);
+    launch(replay.names[index], touched, count, op->duration_ns, writes);
 }
 
 static void run_step(uint32_t turn)
@@ -119,7 +145,7 @@ static void run_step(uint32_t turn)
     for (uint32_t i = 0; i < step->event_count; i++) {
         const struct step_event *event = &step->events[i];
         if (random_below(&replay.random, step->event_count - i) < extra) {
-            launch("extra", &extra_block, 1, extra_ns);
+            launch("extra", &extra_block, 1, extra_ns, NULL);
             extra--;
         }
         vp_addr *block = &live[event->index][(turn - event->age) % AGES];
@@ -151,7 +177,9 @@ static void set_up(void)
         const struct step_role *role = &replay.step.roles[i];
         if (role->born_op != STEP_NEVER) continue;
         live[i][0] = take(role->bytes);
-        launch("first use", &live[i][0], 1, first_use_ns);
+        struct replay_writes *writes = make_writes(1);
+        add_write(writes, live[i][0], role->bytes);
+        launch("first use", &live[i][0], 1, first_use_ns, writes);
     }
     extra_block = take(extra_bytes);
     small_block = take(small_bytes);

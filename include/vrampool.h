@@ -112,6 +112,7 @@ typedef struct vp_place_info_t {
     X(out_bytes, "bytes copied away from it")                                                      \
     X(fetches, "chunks brought in")                                                                \
     X(evictions, "chunks sent out")                                                                \
+    X(clean_drops, "of these, without a copy, as what was there before was the same")              \
     X(drops, "chunks of dead blocks given up without a copy")                                      \
     X(cancels, "moves out taken back because a launch needed the chunk")                           \
     X(in_place, "operations that used a chunk over a link")                                        \

@@ -8,7 +8,7 @@
  * the inner sums modulo 2^64 (NH: Black, Halevi, Krawczyk, Krovetz and Rogaway 1999). Were the keys
  * random, two different contents of equal length had equal sums with a chance of at most 2^-64
  * each, 2^-128 both, whatever they are; here they come from a generator with two seeds that are
- * drawn anew by each process. docs/design/0015 says why that will do.
+ * drawn anew by each process. docs/design/0016 says why that will do.
  *
  * Sums may be made in parts and in any order: the card makes one for each block of the kernel
  * `vrampool_digest` (pool/digest_kernel.cu), which must agree with this file. */

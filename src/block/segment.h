@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/digest.h"
 #include "base/list.h"
 #include "frame/frame.h"
 #include "order/order.h"
@@ -46,14 +47,18 @@ struct chunk {
     struct segment *segment;
     struct frame *frame;
     struct frame *other;
+    struct frame *backup; /* at home: where it came from, laid by (move/backup.h) */
+    struct digest digest;
     uint64_t ticket;     /* SETTLING, LEAVING: number of the copy in its lane; 0: not queued yet */
     uint64_t live_bytes; /* of blocks in it, where they are noted */
     uint32_t index;      /* within the segment */
     uint16_t pages;
     uint16_t pins; /* operations that assemble what they need, it among that */
     uint8_t lane;
-    uint8_t state;         /* enum chunk_state; changed by move alone */
-    bool wanted;           /* in the mover's queue of demands */
+    uint8_t state;  /* enum chunk_state; changed by move alone */
+    bool wanted;    /* in the mover's queue of demands */
+    bool digested;  /* `digest` is that of its backup; where it is away from home, of its data */
+    bool unchanged; /* LEAVING: what is in `other` was found to be the data */
     _Atomic bool recalled; /* LEAVING, its copy under way and waited for: break it off */
     struct list queue;     /* demands, or chunks leaving in the order of their copies */
 };
@@ -94,16 +99,17 @@ struct segment {
     uint64_t used_last;  /* when it was touched last; 0: not in a known period */
     uint32_t touch_last; /* its entry there */
     bool will_die;       /* what lives there now dies before the next use */
-    uint64_t aged;       /* when it last went to the young end of its list of ages */
-    uint8_t state;       /* enum segment_state */
-    bool noted;          /* an allocator above says what lives in it */
-    bool unlisted;       /* not all of that is in `blocks`: there was no memory for the list */
-    bool loose;    /* touched by work of which not all is known: stays mapped wherever it is */
-    bool captured; /* used by what does not pass through us: stays mapped where it is, */
-    bool fixed;    /* for good, */
+    /* Whether it is found as it was when it leaves (move/backup.h): */
+    uint32_t unchecked; /* chunks to leave unchecked from now on */
+    uint8_t doubt;      /* found changed so often in a row */
+    bool proven;        /* not so, last time */
+    uint64_t aged;      /* when it last went to the young end of its list of ages */
+    uint8_t state;      /* enum segment_state */
+    bool noted;         /* an allocator above says what lives in it */
+    bool unlisted;      /* not all of that is in `blocks`: there was no memory for the list */
+    bool loose;         /* touched by work of which not all is known: stays mapped wherever it is */
+    bool captured;      /* part of a captured graph: never moves */
     bool has_prior;
-    uint32_t keepers; /* or until so many objects of the program's have ended (pool/keep.c); */
-    uint64_t kept_by; /* the last of them */
     struct chunk *chunks;
     struct order_uses uses, prior;
     struct list age;   /* LIVE and RESTING: in its card's list by last use, `age` or `away` */

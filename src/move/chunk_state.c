@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "move/backup.h"
+
 #define ALLOW(event) (1u << MOVE_##event)
 
 /* The arrows of the drawing in move.h: which events may come in which state. */
@@ -12,7 +14,7 @@ static const uint32_t allowed[CHUNK_STATES] = {
                       ALLOW(MAP_UNDONE) | ALLOW(POISON),
     [CHUNK_SETTLING] = ALLOW(LANDED),
     [CHUNK_RESIDENT] = ALLOW(MAP) | ALLOW(LEAVE) | ALLOW(DROP),
-    [CHUNK_LEAVING] = ALLOW(RECALL) | ALLOW(COPIED) | ALLOW(LEAVE_FAILED),
+    [CHUNK_LEAVING] = ALLOW(RECALL) | ALLOW(COPIED) | ALLOW(SAME) | ALLOW(LEAVE_FAILED),
     [CHUNK_UNMAPPING] = ALLOW(UNMAPPED) | ALLOW(REMAPPED) | ALLOW(UNMAP_FAILED),
     [CHUNK_POISONED] = 0,
 };
@@ -31,6 +33,7 @@ static enum chunk_state target(const struct frame *frame, enum move_event event)
     case MOVE_LEAVE_FAILED: return CHUNK_RESIDENT;
     case MOVE_RECALL: return CHUNK_SETTLING;
     case MOVE_COPIED: return CHUNK_UNMAPPING;
+    case MOVE_SAME: return CHUNK_UNMAPPING;
     case MOVE_DROP: return CHUNK_UNMAPPING;
     case MOVE_UNMAPPED: return frame ? CHUNK_ABSENT : CHUNK_EMPTY;
     case MOVE_REMAPPED: return CHUNK_RESIDENT;
@@ -99,6 +102,9 @@ void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
     bool is_home = move_chunk_is_home(move, chunk);
     if (goes_away(chunk)) move->coming_pages[frame->place] += chunk->pages;
     move->afar += chunk->state == CHUNK_RESIDENT && !is_home;
+    if (!is_home) backup_lose(move, chunk);
+    /* Used in place, data changes unseen. */
+    if (!frame || (chunk->state == CHUNK_RESIDENT && !is_home)) chunk->digested = false;
     bool alone = segment_home_chunks(chunk->segment) == was_home;
     chunk->segment->unready += (uint32_t)was_home - (uint32_t)is_home;
     if (alone && was_home != is_home) enlist(move, chunk->segment);

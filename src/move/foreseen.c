@@ -10,11 +10,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "move/backup.h"
 #include "move/policy.h"
 
 enum {
     IN_FLIGHT = 3,     /* copies in, queued at once: enough to keep the link busy */
     SOON_OPS = 96,     /* blocks born within so many operations are mapped ahead */
+    CLEAN_CHUNKS = 6,  /* room made at most by what leaves without a copy */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
     DEAD_WAITS = 2000, /* looks in a row, some 0.1 s */
     /* Room kept free of forecasts, for sizes that do not fit and for errors. What comes in leaves
@@ -229,6 +231,14 @@ static uint32_t find_frontier(struct move *move, unsigned card, const struct loo
     return UINT32_MAX;
 }
 
+static bool has_room(const struct move *move, unsigned card, const struct look *look)
+{
+    unsigned home = move->home[card];
+    uint64_t room =
+        look->room_pages + move->coming_pages[home] + move->frames->place[home].parked_pages;
+    return room >= CLEAN_CHUNKS * (uint64_t)move->segments->chunk_pages;
+}
+
 bool foreseen_next_copy(struct move *move, struct move_action *action)
 {
     if (policy_looked(move, &move->looked_out)) return false;
@@ -240,6 +250,8 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
         if (frontier == UINT32_MAX || !look.live) continue;
         uint32_t least = move->foresight.following->op_count / BEYOND_PART;
         bool beyond = look.live_ahead == UINT32_MAX || look.live_ahead > frontier + least;
+        /* Later there may be a better choice, and the link out is not what takes time. */
+        if (backup_is_trusted(look.live) && has_room(move, card, &look)) continue;
         if (beyond && policy_send_away(move, look.live, action) == FOUND_ACTION) return true;
     }
     policy_note_look(move, &move->looked_out);

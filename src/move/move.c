@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "move/backup.h"
 #include "move/policy.h"
 
 void move_create(struct move *move, struct segments *segments, struct frame_table *frames,
@@ -30,12 +31,12 @@ bool move_next(struct move *move, enum move_worker worker, struct move_action *a
 }
 
 /* Enters a copy that the action queued, in the order of its lane. */
-static void copy_queued(struct move *move, const struct move_action *action)
+static void copy_queued(struct move *move, const struct move_action *action, bool digested)
 {
     struct move_lane *lane = &move->lanes[action->lane];
     assert(action->ticket == lane->issued + 1 && lane->issued - lane->ended < MOVE_COPIES);
     lane->copies[++lane->issued % MOVE_COPIES] =
-        (struct move_copy){action->chunk, action->from, action->to};
+        (struct move_copy){action->chunk, action->from, action->to, digested};
     frame_copy_begin(action->from);
     frame_copy_begin(action->to);
     action->chunk->ticket = lane->issued;
@@ -78,7 +79,7 @@ static void map_done(struct move *move, const struct move_action *action,
         chunk_change(move, chunk, MOVE_MAPPED, new, NULL);
         return;
     }
-    copy_queued(move, action);
+    copy_queued(move, action, result->digested);
     move->counts.fetches++;
     move->counts.in_bytes += action->bytes;
     chunk_change(move, chunk, MOVE_MAPPED_COPYING, new, old);
@@ -88,10 +89,19 @@ static void copy_done(struct move *move, const struct move_action *action,
                       const struct move_result *result)
 {
     struct chunk *chunk = action->chunk;
+    bool noted = action->check && result->digested;
+    if (result->ok && chunk->segment->unchecked) chunk->segment->unchecked--;
+    if (noted) backup_note(move, chunk, result->unchanged);
     if (result->ok) {
-        copy_queued(move, action);
-        move->counts.out_bytes += action->bytes;
-        if (result->ended) move_copy_ended(move, action->lane);
+        chunk->digested = noted;
+        if (noted) chunk->digest = result->digest;
+        chunk->unchanged = result->unchanged;
+        copy_queued(move, action, false);
+        if (result->unchanged)
+            move->counts.clean_drops++;
+        else
+            move->counts.out_bytes += action->bytes;
+        if (result->ended) move_copy_ended(move, action->lane, NULL);
         return;
     }
     if (result->recalled)
@@ -99,8 +109,10 @@ static void copy_done(struct move *move, const struct move_action *action,
     else
         note_failure(move);
     struct frame *target = chunk->other;
+    /* What was found to be changed has a backup no more. */
+    chunk->digested &= action->check && result->intact && !result->digested;
     chunk_change(move, chunk, MOVE_LEAVE_FAILED, chunk->frame, NULL);
-    give(move, target);
+    backup_keep(move, chunk, target);
 }
 
 /* A resting segment without frames frees its range for other sizes. */
@@ -121,7 +133,7 @@ static void unmap_done(struct move *move, const struct move_action *action,
     case MOVE_MAPPED_OLD:
         note_failure(move);
         chunk_change(move, chunk, MOVE_UNMAP_FAILED, old, NULL);
-        if (new != old) give(move, new);
+        if (new &&new != old) backup_keep(move, chunk, new);
         return;
     case MOVE_MAPPED_NOWHERE: chunk_change(move, chunk, MOVE_UNMAPPED, new, NULL); break;
     case MOVE_MAPPED_NEW: chunk_change(move, chunk, MOVE_REMAPPED, new, NULL); break;
@@ -191,10 +203,16 @@ static void land(struct move *move, struct chunk *chunk)
 {
     struct frame *other = chunk->other;
     chunk_change(move, chunk, MOVE_LANDED, chunk->frame, NULL);
-    give(move, other);
+    backup_keep(move, chunk, other);
 }
 
-void move_copy_ended(struct move *move, unsigned index)
+bool move_copy_is_digested(const struct move *move, unsigned index)
+{
+    const struct move_lane *lane = &move->lanes[index];
+    return lane->copies[(lane->ended + 1) % MOVE_COPIES].digested;
+}
+
+void move_copy_ended(struct move *move, unsigned index, const struct digest *digest)
 {
     struct move_lane *lane = &move->lanes[index];
     assert(lane->ended < lane->issued);
@@ -204,6 +222,10 @@ void move_copy_ended(struct move *move, unsigned index)
     frame_copy_end(move->frames, copy.to);
     struct chunk *chunk = copy.chunk;
     if (chunk->ticket != lane->ended || chunk->lane != index) return;
+    if (digest) {
+        chunk->digest = *digest;
+        chunk->digested = true;
+    }
     if (chunk->state == CHUNK_SETTLING)
         land(move, chunk);
     else if (chunk->state == CHUNK_LEAVING)
@@ -490,6 +512,10 @@ bool move_is_valid(const struct move *move)
             if ((state == CHUNK_SETTLING || state == CHUNK_LEAVING) && !chunk->other) return false;
             if (chunk->frame && (chunk->frame->free || chunk->frame->parked)) return false;
             if (chunk->frame && chunk->frame->pages != chunk->pages) return false;
+            const struct frame *backup = chunk->backup;
+            if (backup && (!move_chunk_is_home(move, chunk) || !chunk->digested)) return false;
+            if (backup && (backup->keeper != &chunk->backup || backup->pages != chunk->pages))
+                return false;
         }
         if (unready != segment->unready) return false;
     }

@@ -14,16 +14,17 @@
  *     |         failed | | +---------> SETTLING --------|--+  | leave      | failed: as it was
  *     |                v | map             ^   landed   |     v            |
  *     |  forget      ABSENT                +------------|-- LEAVING -------+
- *     +----------------+ ^                    recall    |     | copied     |
- *     |                  | unmapped                drop |     v            |
+ *     +----------------+ ^                    recall    |     | copied,    |
+ *     |                  | unmapped                drop |     v same       |
  *     +------------------+------------------------------+-> UNMAPPING -----+
  *        unmapped, dead                                          remapped elsewhere, or failed
  *
  * In (towards the card that computes): the new frame is mapped first, then the copy into it is
  * queued, then operations wait for the copy on the device. Out: once all that may touch the chunk
- * is done, copy; when the copy has ended, unmap; only then is the old frame free. An operation that
- * needs a chunk on its way out recalls it: it stays where it is, and the operation waits for the
- * copy to end, so that nobody writes under a copy.
+ * is done, copy; when the copy has ended, unmap; only then is the old frame free. Where it came
+ * from it may have left the same data behind (move/backup.h): then there is no copy. An operation
+ * that needs a chunk on its way out recalls it: it stays where it is, and the operation waits for
+ * the copy to end, so that nobody writes under a copy.
  *
  * First policy, reactive: what an operation needs and is not at home is fetched; a full place sends
  * its least recently used idle chunks to the next place that has room; what still does not fit is
@@ -40,8 +41,8 @@
 /* clang-format off */
 #define MOVE_EVENTS(X) \
     X(MAP) X(MAPPED) X(MAPPED_COPYING) X(MAP_FAILED) X(MAP_UNDONE) X(LANDED) X(LEAVE) \
-    X(LEAVE_FAILED) X(RECALL) X(COPIED) X(DROP) X(UNMAPPED) X(REMAPPED) X(UNMAP_FAILED) X(FORGET) \
-    X(POISON)
+    X(LEAVE_FAILED) X(RECALL) X(COPIED) X(SAME) X(DROP) X(UNMAPPED) X(REMAPPED) X(UNMAP_FAILED) \
+    X(FORGET) X(POISON)
 /* clang-format on */
 
 enum move_event {
@@ -76,6 +77,9 @@ struct move_action {
     uint64_t bytes;
     struct frame *from, *to;
     bool mapped;
+    bool digest; /* MAP: one is wanted of what was copied in */
+    bool check;  /* COPY: nothing is copied if what is at home has this digest: */
+    struct digest expected;
     bool may_copy; /* asked for: whoever carries it out copies out himself, and waits for that */
     uint32_t place, pages;
     uint32_t lane;
@@ -97,6 +101,10 @@ struct move_result {
     bool exhausted; /* MAKE: the place has no more memory */
     bool ended;     /* COPY: it was waited for; */
     bool recalled;  /* and broken off because an operation needs the chunk */
+    bool unchanged; /* COPY: nothing was copied, `to` holds the data */
+    bool intact;    /* COPY, failed: `to` holds what it held */
+    bool digested;  /* MAP: a digest was queued behind the copy; COPY: of what left: */
+    struct digest digest;
     enum move_mapping mapping;
     uint64_t handle; /* MAKE */
     vp_addr alias;
@@ -138,6 +146,7 @@ enum move_verdict {
 struct move_copy {
     struct chunk *chunk;
     struct frame *from, *to;
+    bool digested; /* a digest is queued behind it */
 };
 
 struct move_lane {
@@ -147,7 +156,7 @@ struct move_lane {
 };
 
 struct move_counts {
-    uint64_t in_bytes, out_bytes, fetches, evictions, drops, recalls, in_place;
+    uint64_t in_bytes, out_bytes, fetches, evictions, clean_drops, drops, recalls, in_place;
 };
 
 /* The last look of its kind: before anything changes the next one finds the same. */
@@ -180,6 +189,8 @@ struct move {
     uint32_t afar;                        /* chunks RESIDENT, but not at home */
     struct move_lane lanes[MOVE_LANES];
     struct move_counts counts;
+    uint32_t digests; /* bit i: digests can be made on card i */
+    int trust;        /* in backups: how many were of use, less how many were not, within limits */
     /* Counts, from 1, what may make a difference to who looks for something to do. */
     uint64_t changes;
     struct move_looked looked_in, looked_out; /* ahead, and there was nothing to do */
@@ -206,8 +217,10 @@ bool move_next(struct move *move, enum move_worker worker, struct move_action *a
 void move_done(struct move *move, const struct move_action *action,
                const struct move_result *result);
 
-/* The oldest copy in flight of a lane has ended. */
-void move_copy_ended(struct move *move, unsigned lane);
+/* The oldest copy in flight of a lane has ended; `digest` of what came in where one was queued with
+ * it (move_copy_is_digested), else NULL. */
+void move_copy_ended(struct move *move, unsigned lane, const struct digest *digest);
+bool move_copy_is_digested(const struct move *move, unsigned lane);
 
 /* The operations that were admitted as exclusive have finished, and what they wrote is known. */
 void move_exclusive_over(struct move *move);

@@ -1,6 +1,7 @@
 /* What to do next: the reactive policy. */
 #include <assert.h>
 
+#include "move/backup.h"
 #include "move/policy.h"
 
 enum { LATE_CHUNKS = 64 };
@@ -57,7 +58,8 @@ static bool next_unmap(struct move *move, struct move_action *action)
     chunk_unqueue(chunk);
     bool live = chunk_is_live(chunk);
     struct frame *target = chunk->other;
-    chunk_change(move, chunk, MOVE_COPIED, chunk->frame, live ? target : NULL);
+    chunk_change(move, chunk, chunk->unchanged ? MOVE_SAME : MOVE_COPIED, chunk->frame,
+                 live ? target : NULL);
     if (!live) frame_give(move->frames, target);
     action->kind = MOVE_DO_UNMAP;
     name_chunk(move, action, chunk);
@@ -140,8 +142,9 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
         return refuge_may_come(move, chunk->segment->card, chunk->pages) ? FOUND_BUSY
                                                                          : FOUND_NOTHING;
     if (!policy_take_lane(move, action, 2 * chunk->segment->card + 1)) return FOUND_BUSY;
-    enum found found;
-    struct frame *target = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
+    enum found found = FOUND_NOTHING;
+    struct frame *target = backup_take(move, chunk, &action->check);
+    if (!target) target = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
     if (!target) {
         move->lanes[action->lane].busy = false;
         action->ticket = 0;
@@ -149,6 +152,8 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
     }
     chunk->ticket = 0; /* until the copy is queued */
     chunk->recalled = false;
+    chunk->unchanged = false;
+    action->expected = chunk->digest;
     chunk_change(move, chunk, MOVE_LEAVE, chunk->frame, target);
     action->kind = MOVE_DO_COPY;
     name_chunk(move, action, chunk);
@@ -280,6 +285,7 @@ void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
     action->mapped = chunk->state == CHUNK_RESIDENT;
     action->to = to;
     action->from = chunk->frame && chunk->frame != to ? chunk->frame : NULL;
+    action->digest = action->from && !chunk->digested && backup_is_worth(move, chunk);
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 

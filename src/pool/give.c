@@ -20,6 +20,7 @@ GIVE(pool_give_event, (const vp_pool *pool, CUevent event), cuEventDestroy_v2, (
 GIVE(pool_give_stream, (const vp_pool *pool, CUstream stream), cuStreamDestroy_v2, (stream))
 GIVE(pool_give_range, (const vp_pool *pool, vp_addr address, uint64_t bytes), cuMemAddressFree,
      (address, bytes))
+GIVE(pool_give_module, (const vp_pool *pool, CUmodule module), cuModuleUnload, (module))
 GIVE(pool_give_host, (const vp_pool *pool, void *memory), cuMemFreeHost, (memory))
 
 /* Memory that is not released now is once more tried to be at the end. */

@@ -60,6 +60,9 @@ struct pool_thread {
 struct pool_lane {
     CUstream stream;
     CUevent events[MOVE_COPIES];
+    CUmodule module;      /* that the lane is to unload */
+    CUfunction digest;    /* NULL: no digests are made in this lane (digest.c) */
+    struct digest *parts; /* pinned: DIGEST_BLOCKS for each of MOVE_COPIES */
 };
 
 /* Something that should not be mapped, which the driver refused to unmap. */
@@ -132,6 +135,7 @@ struct vp_pool {
     CUmemGenericAllocationHandle orphans[POOL_RESIDUES]; /* that it refused to release */
     uint32_t orphan_count;
     struct pool_lane lanes[MOVE_LANES];
+    struct digest_seeds digest_seeds;
 
     struct vet *vet;
     uint64_t tables; /* changes with every table */
@@ -139,9 +143,7 @@ struct vp_pool {
     struct foresee *foresee; /* from the first eviction on */
     bool foresee_tried;
     struct measure *measure;   /* from then on too */
-    _Atomic uint32_t captures; /* streams that capture; its address owns what they touch */
-    struct list keepers;
-    uint64_t keeper_serial;
+    _Atomic uint32_t captures; /* streams that capture */
     pthread_mutex_t verifying, recording;
     struct verify_past past[8];
     uint64_t
@@ -238,9 +240,26 @@ CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_
                           vp_addr *alias);
 CUresult pool_release_memory(vp_pool *pool, const struct frame *frame);
 
+/* Makes `context` current for this thread, which may be the program's; *before is what was. */
+CUresult pool_enter_context(vp_pool *pool, CUcontext context, CUcontext *before);
+void pool_leave_context(vp_pool *pool, CUcontext context, CUcontext before);
+
+/* digest.c: makes a card's lanes able to digest, in its context, the current one; where that fails
+ * they are not. Lock not held. */
+void digest_open(vp_pool *pool, struct pool_lane *in, struct pool_lane *out);
+void digest_close(vp_pool *pool, struct pool_lane *lane); /* nothing runs in it any more */
+
+/* Queues a digest of what lies at an address, of the card `card`, as part of copy `ticket`. Lock
+ * not held. False: there will be none. */
+bool digest_queue(vp_pool *pool, unsigned lane, uint64_t ticket, vp_addr address, uint64_t bytes);
+
+/* What it was, once it has ended. */
+struct digest digest_read(const struct pool_lane *lane, uint64_t ticket);
+
 /* give.c */
 void pool_give_event(const vp_pool *pool, CUevent event);
 void pool_give_stream(const vp_pool *pool, CUstream stream);
+void pool_give_module(const vp_pool *pool, CUmodule module);
 void pool_give_handle(vp_pool *pool, CUmemGenericAllocationHandle handle); /* lock not held */
 void pool_give_orphans(vp_pool *pool);
 void pool_give_range(const vp_pool *pool, vp_addr address, uint64_t bytes);
@@ -268,12 +287,6 @@ void vet_queue(struct pool_op *op, CUresult result);
 
 /* Looks at what has arrived; lock held, let go in between. True when something was over. */
 bool vet_poll(vp_pool *pool);
-
-/* keep.c: segments that an object of the program's keeps where they are; lock held. */
-void keep_segment(vp_pool *pool, const void *owner, struct segment *segment);
-void keep_copies(vp_pool *pool, const void *to, const void *from);
-void keep_ends(vp_pool *pool, const void *owner);
-void keep_destroy(vp_pool *pool);
 
 /* blocks.c: what records and learns is told of the program's blocks; lock held. */
 void pool_block_lives(vp_pool *pool, uint32_t id, uint64_t bytes);

@@ -307,7 +307,6 @@ static vp_status build(vp_pool *pool)
     if (status == VP_OK) status = lay_out(pool);
     if (status == VP_OK) status = lay_out_addresses(pool);
     if (status == VP_OK) status = make_guards(pool);
-    list_init(&pool->keepers);
     if (status == VP_OK) status = vet_create(pool);
     if (status == VP_OK && pool->options.record_path)
         status = record_create(pool, pool->options.record_path);
@@ -359,6 +358,7 @@ static vp_status make_lane(vp_pool *pool, struct pool_lane *lane)
 
 static void destroy_lane(vp_pool *pool, struct pool_lane *lane)
 {
+    digest_close(pool, lane);
     if (lane->stream) pool_give_stream(pool, lane->stream);
     for (unsigned i = 0; i < MOVE_COPIES; i++)
         if (lane->events[i]) pool_give_event(pool, lane->events[i]);
@@ -370,11 +370,13 @@ vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context)
     struct pool_lane in = {0}, out = {0};
     vp_status status = make_lane(pool, &in);
     if (status == VP_OK) status = make_lane(pool, &out);
+    if (status == VP_OK) digest_open(pool, &in, &out);
     pool_lock(pool);
     bool first = status == VP_OK && !pool->context[card];
     if (first) {
         pool->lanes[2 * card] = in;
         pool->lanes[2 * card + 1] = out;
+        if (in.digest && out.digest) pool->move.digests |= 1u << card;
         pool->context[card] = context;
         pool->computes |= 1u << card;
     }
@@ -433,6 +435,16 @@ static void destroy_marks(vp_pool *pool)
         }
 }
 
+/* Each in its context. */
+static void destroy_lanes(vp_pool *pool)
+{
+    for (unsigned i = 0; i < MOVE_LANES; i++) {
+        CUcontext before, context = i / 2 < pool->cards ? pool->context[i / 2] : NULL;
+        if (context) pool_enter_context(pool, context, &before);
+        destroy_lane(pool, &pool->lanes[i]);
+    }
+}
+
 void vp_close(vp_pool *pool)
 {
     if (!pool) return;
@@ -444,9 +456,8 @@ void vp_close(vp_pool *pool)
     }
     record_destroy(pool);
     vet_destroy(pool);
-    keep_destroy(pool);
     destroy_marks(pool);
-    for (unsigned i = 0; i < MOVE_LANES; i++) destroy_lane(pool, &pool->lanes[i]);
+    destroy_lanes(pool);
     release_memory(pool);
     params_destroy(&pool->params);
     if (pool->slabs.spare.next) slabs_destroy(&pool->slabs);

@@ -67,6 +67,7 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
     stats->moved_bytes = counts->in_bytes + counts->out_bytes;
     stats->fetches = counts->fetches;
     stats->evictions = counts->evictions;
+    stats->clean_drops = counts->clean_drops;
     stats->drops = counts->drops;
     stats->cancels = counts->recalls;
     stats->in_place = counts->in_place;

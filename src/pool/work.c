@@ -225,13 +225,15 @@ static void do_make(vp_pool *pool, const struct move_action *action, struct move
 }
 
 static CUresult queue_copy(vp_pool *pool, const struct move_action *action,
-                           struct measure_sample *sample)
+                           struct move_result *queued, struct measure_sample *sample)
 {
     struct pool_lane *lane = &pool->lanes[action->lane];
     if (sample) measure_begins(pool, sample, lane->stream);
     CUresult result = pool->driver->cuMemcpyAsync(action->to->alias, action->from->alias,
                                                   action->bytes, lane->stream);
     if (result != CUDA_SUCCESS) return result;
+    queued->digested = action->digest && digest_queue(pool, action->lane, action->ticket,
+                                                      action->to->alias, action->bytes);
     CUevent event = lane->events[action->ticket % MOVE_COPIES];
     result = pool->driver->cuEventRecord(event, lane->stream);
     if (result == CUDA_SUCCESS) return result;
@@ -248,6 +250,36 @@ static void pause_a_moment(vp_pool *pool)
         pool->edge->pause(pool->edge->context);
 }
 
+/* Records the lane's event behind what was queued for the action, and waits for that. */
+static CUresult wait_for_lane(vp_pool *pool, const struct move_action *action)
+{
+    const struct pool_lane *lane = &pool->lanes[action->lane];
+    CUevent event = lane->events[action->ticket % MOVE_COPIES];
+    CUresult done = pool->driver->cuEventRecord(event, lane->stream);
+    if (done != CUDA_SUCCESS) return done;
+    while ((done = pool->driver->cuEventQuery(event)) == CUDA_ERROR_NOT_READY) pause_a_moment(pool);
+    return done;
+}
+
+/* Whether what is to leave is still what lies in its backup. */
+static void check(vp_pool *pool, const struct move_action *action, struct move_result *result)
+{
+    if (!digest_queue(pool, action->lane, action->ticket, action->from->alias, action->bytes))
+        return;
+    if (wait_for_lane(pool, action) != CUDA_SUCCESS) {
+        pool_drain_stream(pool, pool->lanes[action->lane].stream);
+        return;
+    }
+    result->digested = true;
+    result->digest = digest_read(&pool->lanes[action->lane], action->ticket);
+    result->unchanged = digest_is_equal(&result->digest, &action->expected);
+}
+
+static bool is_recalled(const struct move_action *action)
+{
+    return atomic_load_explicit(&action->chunk->recalled, memory_order_relaxed);
+}
+
 /* A copy out in pieces, one queued at a time: setting access to a mapping waits for what is queued,
  * 1 ms where that is a whole chunk (measured), and an operation that needs the chunk need not wait
  * for the rest. */
@@ -255,25 +287,26 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
                     struct measure_sample *sample)
 {
     if (pool->edge && !pool->edge->threads) { /* nobody may wait */
-        result->ok = queue_copy(pool, action, sample) == CUDA_SUCCESS;
+        result->ok = queue_copy(pool, action, result, sample) == CUDA_SUCCESS;
         return;
     }
     const struct driver *driver = pool->driver;
     struct pool_lane *lane = &pool->lanes[action->lane];
-    CUevent event = lane->events[action->ticket % MOVE_COPIES];
     CUresult done = CUDA_SUCCESS;
+    result->intact = true;
+    if (action->check && !is_recalled(action)) check(pool, action, result);
     if (sample) measure_begins(pool, sample, lane->stream);
-    for (uint64_t at = 0; at < action->bytes && done == CUDA_SUCCESS; at += piece_bytes) {
-        if (atomic_load_explicit(&action->chunk->recalled, memory_order_relaxed)) {
+    for (uint64_t at = 0; at < action->bytes && !result->unchanged && done == CUDA_SUCCESS;
+         at += piece_bytes) {
+        if (is_recalled(action)) {
             result->recalled = true;
             return;
         }
         uint64_t left = action->bytes - at, bytes = left < piece_bytes ? left : piece_bytes;
+        result->intact = false;
         done = driver->cuMemcpyAsync(action->to->alias + at, action->from->alias + at, bytes,
                                      lane->stream);
-        if (done == CUDA_SUCCESS) done = driver->cuEventRecord(event, lane->stream);
-        if (done != CUDA_SUCCESS) break;
-        while ((done = driver->cuEventQuery(event)) == CUDA_ERROR_NOT_READY) pause_a_moment(pool);
+        if (done == CUDA_SUCCESS) done = wait_for_lane(pool, action);
     }
     if (done != CUDA_SUCCESS) pool_drain_stream(pool, lane->stream);
     result->ok = result->ended = done == CUDA_SUCCESS;
@@ -290,7 +323,7 @@ static void do_map(vp_pool *pool, const struct move_action *action, struct move_
     CUresult done =
         pool_map(pool, action->address, action->bytes, action->to->handle, action->to->place);
     if (done == CUDA_SUCCESS) {
-        if (!action->from || (done = queue_copy(pool, action, sample)) == CUDA_SUCCESS) {
+        if (!action->from || (done = queue_copy(pool, action, result, sample)) == CUDA_SUCCESS) {
             result->ok = true;
             result->mapping = MOVE_MAPPED_NEW;
             return;
@@ -372,15 +405,14 @@ CUresult pool_current_context(const vp_pool *pool, CUcontext *context)
     return result;
 }
 
-/* Makes `context` current for this thread, which may be the program's; *before is what was. */
-static CUresult enter_context(vp_pool *pool, CUcontext context, CUcontext *before)
+CUresult pool_enter_context(vp_pool *pool, CUcontext context, CUcontext *before)
 {
     CUresult result = pool_current_context(pool, before);
     if (result != CUDA_SUCCESS || *before == context) return result;
     return pool->driver->cuCtxSetCurrent(context);
 }
 
-static void leave_context(vp_pool *pool, CUcontext context, CUcontext before)
+void pool_leave_context(vp_pool *pool, CUcontext context, CUcontext before)
 {
     CUresult result = CUDA_SUCCESS;
     unsigned tries = 0;
@@ -402,11 +434,11 @@ static void do_mark(vp_pool *pool, const struct move_action *action, struct move
     if (!context) context = pool->context[__builtin_ctz(pool->computes)];
     pool_unlock(pool);
     CUcontext before;
-    result->driver = enter_context(pool, context, &before);
+    result->driver = pool_enter_context(pool, context, &before);
     if (result->driver != CUDA_SUCCESS) return;
     result->driver = pool_record_mark(pool, mark, handle);
     result->ok = result->driver == CUDA_SUCCESS;
-    leave_context(pool, context, before);
+    pool_leave_context(pool, context, before);
 }
 
 static void carry_out(vp_pool *pool, const struct move_action *action, struct move_result *result,
@@ -423,7 +455,8 @@ static void carry_out(vp_pool *pool, const struct move_action *action, struct mo
     case MOVE_DO_UNMAP: do_unmap(pool, action, result); break;
     case MOVE_DO_MARK: do_mark(pool, action, result); break;
     }
-    if (sample) measure_ends(pool, sample, pool->lanes[action->lane].stream, result->ok);
+    bool copied = result->ok && !result->unchanged;
+    if (sample) measure_ends(pool, sample, pool->lanes[action->lane].stream, copied);
 }
 
 /* ---- what has finished ---- */
@@ -463,7 +496,10 @@ static bool poll_lane(vp_pool *pool, unsigned index)
     while (lane->ended < lane->issued) {
         uint64_t ticket = lane->ended + 1;
         if (!pool_has_passed(pool, pool->lanes[index].events[ticket % MOVE_COPIES])) break;
-        move_copy_ended(&pool->move, index);
+        bool digested = move_copy_is_digested(&pool->move, index);
+        struct digest digest;
+        if (digested) digest = digest_read(&pool->lanes[index], ticket);
+        move_copy_ended(&pool->move, index, digested ? &digest : NULL);
         any = true;
     }
     return any;

@@ -221,8 +221,10 @@ static bool is_rare(enum sim_call call)
     return call == SIM_cuKernelGetName || call == SIM_cuFuncGetName ||
            call == SIM_cuFuncGetParamInfo || call == SIM_cuEventSynchronize ||
            call == SIM_cuStreamSynchronize || call == SIM_cuCtxSynchronize ||
-           call == SIM_cuStreamCreateWithPriority || call == SIM_cuMemHostAlloc ||
-           call == SIM_cuThreadExchangeStreamCaptureMode || call == SIM_cuStreamIsCapturing;
+           call == SIM_cuModuleLoadData || call == SIM_cuModuleGetFunction ||
+           call == SIM_cuModuleUnload || call == SIM_cuStreamCreateWithPriority ||
+           call == SIM_cuMemHostAlloc || call == SIM_cuThreadExchangeStreamCaptureMode ||
+           call == SIM_cuStreamIsCapturing;
 }
 
 static bool fails(enum sim_call call)

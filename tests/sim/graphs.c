@@ -112,11 +112,9 @@ static CUgraphExec capture(struct graph *graph)
         launch_node(graph, &node);
     }
     must(cuStreamEndCapture(graph->stream, &captured), "cuStreamEndCapture");
-    pool_capture_ends(sim.pool, graph->stream, captured);
+    pool_capture_ends(sim.pool, graph->stream);
     if (sim.card_lost) return NULL;
     must(cuGraphInstantiateWithFlags(&exec, captured, 0), "cuGraphInstantiate");
-    pool_keeper_copies(sim.pool, exec, captured);
-    pool_keeper_ends(sim.pool, captured);
     must(cuGraphDestroy(captured), "cuGraphDestroy");
     return exec;
 }
@@ -165,8 +163,6 @@ void graphs_run(struct thread *thread)
         edge_yield();
     }
     must(cuStreamSynchronize(graph.stream), "cuStreamSynchronize");
-    sim_trace("the graph ends");
-    if (exec) pool_keeper_ends(sim.pool, exec);
     if (exec) must(cuGraphExecDestroy(exec), "cuGraphExecDestroy");
     pool_stream_ends(sim.pool, graph.stream);
     must(cuStreamDestroy_v2(graph.stream), "cuStreamDestroy");

@@ -1,0 +1,64 @@
+#include "move/backup.h"
+
+#include <assert.h>
+
+enum {
+    DOUBT_MOST = 6,
+    TRUST_MOST = 16,
+    PROBES = 64, /* chunks whose backups are dear before any was found to be of use */
+};
+
+bool backup_is_worth(const struct move *move, const struct chunk *chunk)
+{
+    const struct segment *segment = chunk->segment;
+    return (move->digests >> segment->card & 1) && !segment->unchecked && !segment->captured;
+}
+
+/* A new frame on the host costs ten copies: whether one is made rather than this one taken. */
+static bool is_dear(const struct move *move, const struct segment *segment,
+                    const struct frame_place *place)
+{
+    if (segment->doubt) return false;
+    return segment->proven || move->trust > 0 ||
+           place->dear_pages < PROBES * (uint64_t)move->segments->chunk_pages;
+}
+
+void backup_keep(struct move *move, struct chunk *chunk, struct frame *frame)
+{
+    bool keeps = chunk->digested && !frame->copies && chunk_is_live(chunk) &&
+                 move_chunk_is_home(move, chunk) && !chunk->backup;
+    if (!keeps) {
+        frame_give(move->frames, frame);
+        return;
+    }
+    bool dear = is_dear(move, chunk->segment, &move->frames->place[frame->place]);
+    frame_lay_by(move->frames, frame, &chunk->backup, dear);
+}
+
+struct frame *backup_take(struct move *move, struct chunk *chunk, bool *check)
+{
+    *check = chunk->backup && chunk->digested && backup_is_worth(move, chunk);
+    if (!*check) chunk->digested = false;
+    return chunk->backup ? frame_recover(move->frames, &chunk->backup) : NULL;
+}
+
+void backup_lose(struct move *move, struct chunk *chunk)
+{
+    if (!chunk->backup) return;
+    frame_let_go(move->frames, &chunk->backup);
+    if (!chunk_is_live(chunk)) backup_note(move, chunk, false); /* it was of no use either */
+}
+
+void backup_note(struct move *move, struct chunk *chunk, bool unchanged)
+{
+    struct segment *segment = chunk->segment;
+    segment->proven = unchanged;
+    if (unchanged) {
+        segment->doubt = 0;
+        if (move->trust < TRUST_MOST) move->trust++;
+        return;
+    }
+    if (segment->doubt < DOUBT_MOST) segment->doubt++;
+    if (segment->doubt > 1) segment->unchecked = 1u << segment->doubt;
+    if (move->trust > -TRUST_MOST) move->trust--;
+}
