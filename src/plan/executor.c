@@ -251,7 +251,8 @@ static void gather(struct executor *executor)
     }
 }
 
-static void look_again(struct executor *executor)
+/* A later look. What has come takes its place, so that others see what room is left. */
+static void look_through(struct executor *executor)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < executor->wanted_count; i++) {
@@ -259,6 +260,19 @@ static void look_again(struct executor *executor)
         if (!prepare(executor, index)) executor->wanted[kept++] = index;
     }
     executor->wanted_count = kept;
+    executor->revision++;
+}
+
+/* The same, but from the end of the list and only to the first that has not come: that is enough to
+ * know that the op has to wait. */
+static void look_again(struct executor *executor)
+{
+    if (executor->options.mode == EXECUTOR_INPLACE) look_through(executor);
+    while (executor->wanted_count &&
+           prepare(executor, executor->wanted[executor->wanted_count - 1])) {
+        executor->wanted_count--;
+        executor->revision++;
+    }
 }
 
 /* In place, the op that a block is born for fills it, and later ones are taken to read it; those
@@ -293,9 +307,11 @@ bool executor_launch(struct executor *executor)
     if (executor->buried <= executor->launched) {
         bury(executor);
         gather(executor);
-    } else {
+        executor->revision++;
+    } else if (executor->looked_at != executor->revision) {
         look_again(executor);
     }
+    executor->looked_at = executor->revision;
     if (executor->wanted_count) return false;
     uint32_t at = position(executor, executor->launched);
     const struct shape_op *op = &shape->ops[at];
@@ -311,6 +327,7 @@ bool executor_launch(struct executor *executor)
     executor->early[at] = 0;
     executor->births_known = false;
     executor->launched++;
+    executor->revision++;
     return true;
 }
 
@@ -340,6 +357,7 @@ void executor_op_ended(struct executor *executor)
 {
     const struct shape *shape = executor->shape;
     uint64_t ended = executor->done++;
+    executor->revision++;
     assert(ended < executor->launched);
     ripen(executor);
     const struct shape_op *op = &shape->ops[position(executor, ended)];
@@ -363,12 +381,14 @@ void executor_queued(struct executor *executor, const struct executor_action *ac
 {
     assert(action->kind == EXECUTOR_FETCH && executor->items[action->item].state == ITEM_COMING);
     executor->items[action->item].state = ITEM_LANDING;
+    executor->revision++;
 }
 
 bool executor_copied(struct executor *executor, const struct executor_action *action)
 {
     struct executor_item *item = &executor->items[action->item];
     assert(action->kind == EXECUTOR_EVICT);
+    executor->revision++;
     if (item->state != ITEM_LEAVING) return false;
     item->host_copy = true;
     item->state = ITEM_UNMAPPING;
@@ -422,6 +442,7 @@ void executor_ended(struct executor *executor, const struct executor_action *act
 {
     assert(executor->flying > 0);
     executor->flying--;
+    executor->revision++;
     switch (action->kind) {
     case EXECUTOR_FETCH: end_fetch(executor, action->item); break;
     case EXECUTOR_EVICT:
@@ -447,8 +468,10 @@ void executor_ended(struct executor *executor, const struct executor_action *act
 bool executor_relent(struct executor *executor)
 {
     bool changed = false;
-    uint64_t room = executor_free_bytes(executor);
     if (!executor->options.in_place_works || executor->flying > 0) return false;
+    look_through(executor);
+    if (executor->wanted_count == 0) return true;
+    uint64_t room = executor_free_bytes(executor);
     for (uint32_t i = 0; i < executor->wanted_count; i++) {
         uint32_t index = executor->wanted[i];
         struct executor_item *item = &executor->items[index];
@@ -460,6 +483,7 @@ bool executor_relent(struct executor *executor)
         if (item->state == ITEM_EMPTY && !bear_on_host(executor, index)) continue;
         unqueue_away(executor, index);
         item->in_place_by = executor->launched + 1;
+        executor->revision++;
         changed = true;
     }
     return changed;
@@ -494,7 +518,7 @@ enum executor_wait executor_waits(const struct executor *executor)
 {
     uint64_t room = executor_free_bytes(executor) + executor->ready_bytes;
     enum executor_wait most = EXECUTOR_WAITS_NOT;
-    for (uint32_t i = 0; i < executor->wanted_count; i++) {
+    for (uint32_t i = 0; i < executor->wanted_count && most < EXECUTOR_WAITS_ROOM; i++) {
         enum executor_wait wait = item_waits(executor, executor->wanted[i], room);
         if (wait > most) most = wait;
     }
@@ -636,6 +660,7 @@ vp_status executor_create(const struct shape *shape, const struct executor_optio
         if (shape->roles[i].copies > copies) copies = shape->roles[i].copies;
     executor->launched = executor->done = executor->buried = (copies + 1ull) * shape->op_count;
     executor->blocker = UINT64_MAX;
+    executor->revision = 1;
     note_births(executor);
     for (uint32_t i = 0; i < shape->item_count; i++) {
         executor->items[i].chunk = shape->item_chunk[i];

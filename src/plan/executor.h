@@ -165,6 +165,12 @@ struct executor {
     uint64_t blocker;  /* an op position that lacked room for a fetch when last looked at */
     uint32_t landing;  /* the item on which an op waited last */
     uint32_t flying;   /* actions begun and not done */
+    uint64_t revision; /* counts changes; */
+    uint64_t idle_at[EXECUTOR_LANES];  /* nothing to do then, so nothing as long as it stays */
+    uint64_t looked_at;                /* the op could not be launched then */
+    uint64_t frontier_at, frontier_op; /* the shortage as last found */
+    uint64_t wanted_at, wanted_bytes;  /* what the waiting op lacks, as last counted, */
+    uint32_t wanted_stamp;             /* and what is promised to it (stamp) */
     uint32_t stamp;
 };
 

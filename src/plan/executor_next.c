@@ -30,10 +30,13 @@ static uint32_t *frames_left(struct executor *executor, uint32_t slot_index)
     return &slot->count;
 }
 
-/* What the op that waits lacks, less what is being mapped for it. */
+/* What the op that waits lacks, less what is being mapped for it; the slots are stamped with what
+ * is promised to it. */
 static uint64_t wanted_bytes(struct executor *executor)
 {
     uint64_t bytes = 0;
+    if (executor->wanted_at == executor->revision && executor->wanted_stamp == executor->stamp)
+        return executor->wanted_bytes;
     executor->stamp++;
     for (uint32_t i = 0; i < executor->wanted_count; i++) {
         uint32_t index = executor->wanted[i];
@@ -47,6 +50,9 @@ static uint64_t wanted_bytes(struct executor *executor)
         else
             bytes += bytes_of(executor, index);
     }
+    executor->wanted_at = executor->revision;
+    executor->wanted_stamp = executor->stamp;
+    executor->wanted_bytes = bytes;
     return bytes;
 }
 
@@ -109,6 +115,7 @@ static bool next_in(struct executor *executor, struct executor_action *action)
     uint64_t bytes = bytes_of(executor, index);
     if (executor_free_bytes(executor) < bytes || item->hosting) return false;
     if (executor->options.mode == EXECUTOR_INPLACE) return false;
+    if (item->in_place_by > executor->done) return false; /* still in use where it is */
     if (item->next > executor->launched) {
         if (!looks_ahead(executor) || !is_in_sight(executor, item->next)) return false;
         bool planned = is_planned(executor) && executor->plan.away[executor_gap(executor, index)];
@@ -128,7 +135,7 @@ static bool next_in(struct executor *executor, struct executor_action *action)
 
 /* The first op for which there will not be room, as things go on; UINT64_MAX: none within a step.
  */
-static uint64_t frontier(const struct executor *executor)
+static uint64_t find_frontier(const struct executor *executor)
 {
     int64_t room = (int64_t)soon_free_bytes(executor) - (int64_t)executor->options.spare_bytes;
     uint64_t op = executor->launched;
@@ -139,6 +146,14 @@ static uint64_t frontier(const struct executor *executor)
         if (++at == executor->shape->op_count) at = 0;
     }
     return UINT64_MAX;
+}
+
+static uint64_t frontier(struct executor *executor)
+{
+    if (executor->frontier_at != executor->revision)
+        executor->frontier_op = find_frontier(executor);
+    executor->frontier_at = executor->revision;
+    return executor->frontier_op;
 }
 
 /* An op waits, or will, for room that nobody is about to give. */
@@ -161,9 +176,8 @@ static bool find_victim(struct executor *executor, uint32_t *index)
 {
     uint64_t beyond;
     if (executor->options.mode == EXECUTOR_INPLACE) return false;
-    if (!is_short(executor, &beyond)) return false;
     *index = heap_first(&executor->idle);
-    if (*index == HEAP_NOWHERE) return false;
+    if (*index == HEAP_NOWHERE || !is_short(executor, &beyond)) return false;
     return executor->options.mode == EXECUTOR_LRU || executor->items[*index].next > beyond;
 }
 
@@ -250,6 +264,7 @@ static bool strip(struct executor *executor, uint64_t beyond, struct executor_ac
 {
     uint64_t latest = 0;
     uint32_t best = UINT32_MAX;
+    if (executor->ready_bytes == 0) return false;
     for (uint32_t i = 0; i < executor->shape->slot_count; i++) {
         const struct executor_slot *slot = &executor->slots[i];
         bool promised = slot->stamp == executor->stamp && slot->count == 0;
@@ -394,8 +409,8 @@ static bool next_map(struct executor *executor, struct executor_action *action)
     return next_ahead(executor, action);
 }
 
-bool executor_next(struct executor *executor, enum executor_lane lane,
-                   struct executor_action *action)
+static bool next_of(struct executor *executor, enum executor_lane lane,
+                    struct executor_action *action)
 {
     switch (lane) {
     case EXECUTOR_IN: return next_in(executor, action);
@@ -405,4 +420,16 @@ bool executor_next(struct executor *executor, enum executor_lane lane,
     case EXECUTOR_LANES: break;
     }
     abort();
+}
+
+bool executor_next(struct executor *executor, enum executor_lane lane,
+                   struct executor_action *action)
+{
+    if (executor->idle_at[lane] == executor->revision) return false;
+    if (next_of(executor, lane, action)) {
+        executor->revision++;
+        return true;
+    }
+    executor->idle_at[lane] = executor->revision;
+    return false;
 }
