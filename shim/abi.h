@@ -30,6 +30,66 @@ union abi_word {
     uint64_t pad[6];
 };
 
+/* CUgraphNodeType: the nodes that use memory, and those that hold others. */
+enum {
+    ABI_NODE_KERNEL = 0,
+    ABI_NODE_COPY = 1,
+    ABI_NODE_SET = 2,
+    ABI_NODE_CHILD = 4,
+    ABI_NODE_WORDS = 12,
+    ABI_NODE_CONDITIONAL = 13
+};
+
+/* CUDA_KERNEL_NODE_PARAMS_v2; the first form ends before `kernel`. */
+struct abi_kernel_node {
+    CUfunction function;
+    unsigned grid[3], block[3], shared_bytes;
+    void **params, **extra;
+    CUkernel kernel;
+    CUcontext context;
+};
+
+/* CUDA_MEMSET_NODE_PARAMS. */
+struct abi_set_node {
+    CUdeviceptr to;
+    size_t pitch;
+    unsigned value, element_bytes;
+    size_t width, height;
+};
+
+/* CUDA_BATCH_MEM_OP_NODE_PARAMS. */
+struct abi_words_node {
+    CUcontext context;
+    unsigned count;
+    union abi_word *words;
+    unsigned flags;
+};
+
+/* CUgraphNodeParams: any node. */
+struct abi_node {
+    int type, reserved[3];
+    union {
+        long long pad[29];
+        struct abi_kernel_node kernel;
+        struct {
+            int flags, reserved;
+            CUcontext context;
+            CUDA_MEMCPY3D copy;
+        } copy;
+        struct abi_set_node set;
+        struct abi_words_node words;
+        CUgraph child;
+        struct {
+            unsigned long long handle;
+            int type;
+            unsigned count;
+            CUgraph *bodies; /* the driver fills it in */
+            CUcontext context;
+        } conditional;
+    };
+    long long more;
+};
+
 /* CUmemcpy3DOperand: one end of a box that cuMemcpy3DBatchAsync copies. */
 enum { ABI_OPERAND_POINTER = 1, ABI_OPERAND_ARRAY = 2 };
 struct abi_operand {

@@ -42,10 +42,15 @@ static int next_form(const char *name, int symbol, bool *per_thread)
     return -1;
 }
 
+/* Nearly always a form of the name; but cuGraphInstantiate is, from CUDA 12 on,
+ * cuGraphInstantiateWithFlags. */
 static int find_by_address(const char *name, const void *function)
 {
     bool per_thread;
     for (int i = next_form(name, -1, &per_thread); i >= 0; i = next_form(name, i, &per_thread)) {
+        if (shim_reals[i] == function) return i;
+    }
+    for (int i = 0; i < SHIM_COUNT; i++) {
         if (shim_reals[i] == function) return i;
     }
     return -1;
@@ -81,6 +86,8 @@ static bool has_wrapped_form(const char *name)
 /* What the program gets for the function that the driver found. */
 static void *answer(const char *name, void *function, int version, uint64_t flags)
 {
+    if (strcmp(name, "cuGraphInstantiate") == 0 && version >= 12000)
+        name = "cuGraphInstantiateWithFlags";
     int symbol = find_by_address(name, function);
     if (symbol < 0 && version > KNOWN_VERSION && has_wrapped_form(name)) {
         log_error("the driver's %s of CUDA %d.%d is newer than this vrampool: what it does to the "

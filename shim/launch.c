@@ -81,7 +81,7 @@ SHIM_OPERATION(cuLaunchGridAsync, POOL_KERNEL, stream,
         vp_pool *pool = shim_pool();                                                               \
         if (pool) pool_capture_begins(pool, stream_used);                                          \
         CUresult result = SHIM_REAL(symbol, params) args;                                          \
-        if (pool && result != CUDA_SUCCESS) pool_capture_ends(pool, stream_used);                  \
+        if (pool && result != CUDA_SUCCESS) pool_capture_ends(pool, stream_used, NULL);            \
         return result;                                                                             \
     }
 #define BEGIN_FORMS(symbol, params, args)                                                          \
@@ -93,7 +93,8 @@ SHIM_OPERATION(cuLaunchGridAsync, POOL_KERNEL, stream,
     {                                                                                              \
         CUresult result = SHIM_REAL(symbol, (CUstream, CUgraph *))(stream, graph);                 \
         vp_pool *pool = shim_pool();                                                               \
-        if (pool) pool_capture_ends(pool, stream_used);                                            \
+        bool ended = result == CUDA_SUCCESS && graph;                                              \
+        if (pool) pool_capture_ends(pool, stream_used, ended ? *graph : NULL);                     \
         return result;                                                                             \
     }
 

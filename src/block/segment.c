@@ -127,7 +127,10 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segment->bytes = segment->live_bytes = bytes;
     segment->generation++;
     segment->id = segments->next_id++;
-    segment->noted = segment->unlisted = segment->loose = segment->captured = false;
+    segment->noted = segment->unlisted = segment->loose = false;
+    segment->captured = segment->fixed = false;
+    segment->keepers = 0;
+    segment->kept_by = 0;
     segment->block_count = 0;
     segment_set_prior(segments, segment);
     space_set_owner(segments->space, segment->base, segment->pages, segment);

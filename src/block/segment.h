@@ -108,8 +108,11 @@ struct segment {
     bool noted;         /* an allocator above says what lives in it */
     bool unlisted;      /* not all of that is in `blocks`: there was no memory for the list */
     bool loose;         /* touched by work of which not all is known: stays mapped wherever it is */
-    bool captured;      /* part of a captured graph: never moves */
+    bool captured;      /* used by what does not pass through us: stays mapped where it is, */
+    bool fixed;         /* for good, */
     bool has_prior;
+    uint32_t keepers; /* or until so many objects of the program's have ended (pool/keep.c); */
+    uint64_t kept_by; /* the last of them */
     struct chunk *chunks;
     struct order_uses uses, prior;
     struct list age;   /* LIVE and RESTING: in its card's list by last use, `age` or `away` */

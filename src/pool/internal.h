@@ -143,7 +143,9 @@ struct vp_pool {
     struct foresee *foresee; /* from the first eviction on */
     bool foresee_tried;
     struct measure *measure;   /* from then on too */
-    _Atomic uint32_t captures; /* streams that capture */
+    _Atomic uint32_t captures; /* streams that capture; its address owns what they touch */
+    struct list keepers;
+    uint64_t keeper_serial;
     pthread_mutex_t verifying, recording;
     struct verify_past past[8];
     uint64_t
@@ -287,6 +289,12 @@ void vet_queue(struct pool_op *op, CUresult result);
 
 /* Looks at what has arrived; lock held, let go in between. True when something was over. */
 bool vet_poll(vp_pool *pool);
+
+/* keep.c: segments that an object of the program's keeps where they are; lock held. */
+void keep_segment(vp_pool *pool, const void *owner, struct segment *segment);
+void keep_copies(vp_pool *pool, const void *to, const void *from);
+void keep_ends(vp_pool *pool, const void *owner);
+void keep_destroy(vp_pool *pool);
 
 /* blocks.c: what records and learns is told of the program's blocks; lock held. */
 void pool_block_lives(vp_pool *pool, uint32_t id, uint64_t bytes);

@@ -186,7 +186,9 @@ static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *add
 static void rest(vp_pool *pool, struct segment *segment)
 {
     if (segment->captured) order_uses_crowd(&pool->order, &segment->uses); /* by graphs, unnamed */
-    segment->captured = false;
+    segment->captured = segment->fixed = false;
+    segment->keepers = 0;
+    segment->kept_by = 0;
     if (!segment->noted) pool_block_dies(pool, segment->id, segment->bytes);
     lay_to_rest(pool, segment);
 }
@@ -413,10 +415,12 @@ void pool_capture_begins(vp_pool *pool, CUstream handle)
     pool_unlock(pool);
 }
 
-void pool_capture_ends(vp_pool *pool, CUstream handle)
+void pool_capture_ends(vp_pool *pool, CUstream handle, const void *graph)
 {
     pool_lock(pool);
+    if (graph) keep_copies(pool, graph, &pool->captures);
     if (pool->captures) pool->captures--;
+    if (!pool->captures) keep_ends(pool, &pool->captures);
     for (unsigned slot = 0; slot < pool->order.count; slot++) {
         struct order_stream *stream = pool->order.stream[slot];
         if (stream->handle == handle || !pool->captures) stream->capturing = false;

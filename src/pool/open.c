@@ -307,6 +307,7 @@ static vp_status build(vp_pool *pool)
     if (status == VP_OK) status = lay_out(pool);
     if (status == VP_OK) status = lay_out_addresses(pool);
     if (status == VP_OK) status = make_guards(pool);
+    list_init(&pool->keepers);
     if (status == VP_OK) status = vet_create(pool);
     if (status == VP_OK && pool->options.record_path)
         status = record_create(pool, pool->options.record_path);
@@ -456,6 +457,7 @@ void vp_close(vp_pool *pool)
     }
     record_destroy(pool);
     vet_destroy(pool);
+    keep_destroy(pool);
     destroy_marks(pool);
     destroy_lanes(pool);
     release_memory(pool);

@@ -62,7 +62,7 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
     op->params = op->extra = NULL;
     op->host_count = 0;
     op->word_count = 0;
-    op->has_ranges = false;
+    op->has_ranges = op->keeps = false;
     op->sequence = 0;
     op->vet = NULL;
     op->sample = NULL;
@@ -166,7 +166,8 @@ static void add_segment(struct pool_op *op, struct segment *segment)
 /* A pointer: to the block it points into. One to dead memory touches nothing. */
 static void resolve_pointer(struct pool_op *op, struct segment *segment, vp_addr address)
 {
-    if (!segment->noted) { /* one block, and most programs have no others */
+    /* One block, and most programs have no others; or what is dead now may live when it is used. */
+    if (!segment->noted || op->keeps) {
         add_touch(op, segment, 0, segment->chunk_count - 1);
         return;
     }
@@ -233,7 +234,8 @@ static void fix_targets(struct pool_op *op, const struct pool_host *host)
         memcpy(&word, (const char *)host->from + at, sizeof word);
         struct segment *target = segment_of(&op->pool->segments, word);
         if (!target) continue;
-        target->captured = true;
+        if (!target->captured) op->pool->move.changes++;
+        target->captured = target->fixed = true;
         add_segment(op, target);
     }
 }
@@ -297,7 +299,7 @@ static void resolve(struct pool_op *op)
     bool vetted = !op->function ||
                   (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
                    !atomic_load_explicit(&op->function->writes_addresses, memory_order_relaxed));
-    if (op->unclear && op->kind != POOL_GRAPH) add_all(op);
+    if (op->unclear && (op->kind != POOL_GRAPH || op->keeps)) add_all(op);
     op->request.exclusive = (op->unclear || !vetted || tables) && !op->request.host_waits;
     if (op->unclear)
         for (uint32_t i = 0; i < op->request.count; i++)
@@ -458,10 +460,13 @@ static CUresult prepare_capture(struct pool_op *op)
     return CUDA_SUCCESS;
 }
 
-static void pin_captured(struct pool_op *op)
+/* What was freed while the operation waited is nobody's to keep. */
+static void keep_touches(struct pool_op *op, const void *owner)
 {
-    for (uint32_t i = 0; i < op->request.count; i++)
-        op->thread->touches[i].segment->captured = true;
+    for (uint32_t i = 0; i < op->request.count; i++) {
+        const struct move_touch *touch = &op->thread->touches[i];
+        if (!move_touch_is_gone(touch)) keep_segment(op->pool, owner, touch->segment);
+    }
 }
 
 static CUresult refuse(struct pool_op *op)
@@ -523,7 +528,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
             CUevent event = event_of(pool, &op->request.waits[i]);
             if (event) events[(*event_count)++] = event;
         }
-        if (op->request.host_waits) pin_captured(op);
+        if (op->request.host_waits) keep_touches(op, &pool->captures);
     }
     if (op->request.host_waits) return CUDA_SUCCESS; /* it is not queued now */
     note_uses(op);
@@ -558,6 +563,35 @@ CUresult pool_op_enter(struct pool_op *op)
         if (result != CUDA_SUCCESS) result = pool->driver->cuEventSynchronize(events[i]);
     }
     if (op->sample) measure_begins(pool, op->sample, op->stream);
+    return result;
+}
+
+/* As a captured operation is admitted: nothing is queued, and the host waits. */
+static CUresult admit_kept(struct pool_op *op, const void *owner)
+{
+    op->slot = op->request.slot = ORDER_STREAMS;
+    op->keeps = op->request.host_waits = true;
+    resolve(op);
+    if (op->overflown) return refuse(op);
+    enum move_verdict verdict = try_admit(op);
+    CUresult lost = verdict == MOVE_HELD ? hold(op, &verdict) : CUDA_SUCCESS;
+    if (lost != CUDA_SUCCESS) return lost;
+    if (verdict == MOVE_REFUSED) return refuse(op);
+    keep_touches(op, owner);
+    return CUDA_SUCCESS;
+}
+
+CUresult pool_op_keep(struct pool_op *op, const void *owner)
+{
+    vp_pool *pool = op->pool;
+    if (!op->word_count && !op->unclear && !op->overflown) return CUDA_SUCCESS;
+    if (!op->thread) return CUDA_ERROR_OUT_OF_MEMORY;
+    int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool relaxes = pool_exchange_mode(pool, &mode) == CUDA_SUCCESS;
+    pool_lock(pool);
+    CUresult result = admit_kept(op, owner);
+    pool_unlock(pool);
+    if (relaxes) pool_exchange_mode(pool, &mode);
     return result;
 }
 

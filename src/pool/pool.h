@@ -38,6 +38,7 @@ struct pool_op {
     uint32_t host_count;  /* pieces of host memory it copies that hold addresses of the pool */
     uint32_t word_count;  /* addresses and ranges named so far */
     bool has_ranges;      /* some of them are ranges */
+    bool keeps;           /* not run, but kept within reach */
     uint32_t slot;        /* of the stream */
     uint64_t sequence;    /* its number in the stream; 0: nothing in the pool is touched */
     bool unclear;         /* may touch anything: runs alone */
@@ -93,11 +94,22 @@ CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, s
 bool pool_owns(const vp_pool *pool, CUdeviceptr address);
 uint64_t pool_card_bytes(const vp_pool *pool, unsigned card); /* what cuDeviceTotalMem is to say */
 
-/* Streams and contexts come to an end (called before the driver's call); captures begin and end. */
+/* What the operation names will be used without passing through us: it is brought within reach, and
+ * stays mapped where it then is until `owner` ends. In place of pool_op_enter and _leave; a
+ * POOL_GRAPH operation. Errors as of pool_op_enter. */
+CUresult pool_op_keep(struct pool_op *op, const void *owner);
+
+/* `to` keeps what `from` keeps, too. An owner keeps something; an owner ends. */
+void pool_keeper_copies(vp_pool *pool, const void *to, const void *from);
+bool pool_keeper_exists(vp_pool *pool, const void *owner);
+void pool_keeper_ends(vp_pool *pool, const void *owner);
+
+/* Streams and contexts come to an end (called before the driver's call); captures begin and end.
+ * What was captured is kept by `graph` from then on; NULL: there is none. */
 void pool_stream_ends(vp_pool *pool, CUstream stream);
 void pool_context_ends(vp_pool *pool, CUcontext context);
 void pool_capture_begins(vp_pool *pool, CUstream stream);
-void pool_capture_ends(vp_pool *pool, CUstream stream);
+void pool_capture_ends(vp_pool *pool, CUstream stream, const void *graph);
 
 /* A module or library is about to be unloaded: its function handles may come to mean other
  * functions. */

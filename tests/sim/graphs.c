@@ -112,9 +112,11 @@ static CUgraphExec capture(struct graph *graph)
         launch_node(graph, &node);
     }
     must(cuStreamEndCapture(graph->stream, &captured), "cuStreamEndCapture");
-    pool_capture_ends(sim.pool, graph->stream);
+    pool_capture_ends(sim.pool, graph->stream, captured);
     if (sim.card_lost) return NULL;
     must(cuGraphInstantiateWithFlags(&exec, captured, 0), "cuGraphInstantiate");
+    pool_keeper_copies(sim.pool, exec, captured);
+    pool_keeper_ends(sim.pool, captured);
     must(cuGraphDestroy(captured), "cuGraphDestroy");
     return exec;
 }
@@ -163,6 +165,8 @@ void graphs_run(struct thread *thread)
         edge_yield();
     }
     must(cuStreamSynchronize(graph.stream), "cuStreamSynchronize");
+    sim_trace("the graph ends");
+    if (exec) pool_keeper_ends(sim.pool, exec);
     if (exec) must(cuGraphExecDestroy(exec), "cuGraphExecDestroy");
     pool_stream_ends(sim.pool, graph.stream);
     must(cuStreamDestroy_v2(graph.stream), "cuStreamDestroy");

@@ -13,6 +13,30 @@
     VALUE(ABI_WORD_WRITE_32, CU_STREAM_MEM_OP_WRITE_VALUE_32)                                      \
     VALUE(ABI_WORD_WAIT_64, CU_STREAM_MEM_OP_WAIT_VALUE_64)                                        \
     VALUE(ABI_WORD_WRITE_64, CU_STREAM_MEM_OP_WRITE_VALUE_64)                                      \
+    VALUE(ABI_NODE_KERNEL, CU_GRAPH_NODE_TYPE_KERNEL)                                              \
+    VALUE(ABI_NODE_COPY, CU_GRAPH_NODE_TYPE_MEMCPY)                                                \
+    VALUE(ABI_NODE_SET, CU_GRAPH_NODE_TYPE_MEMSET)                                                 \
+    VALUE(ABI_NODE_CHILD, CU_GRAPH_NODE_TYPE_GRAPH)                                                \
+    VALUE(ABI_NODE_WORDS, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)                                         \
+    VALUE(ABI_NODE_CONDITIONAL, CU_GRAPH_NODE_TYPE_CONDITIONAL)                                    \
+    SIZE(struct abi_kernel_node, CUDA_KERNEL_NODE_PARAMS_v2)                                       \
+    AT(struct abi_kernel_node, params, CUDA_KERNEL_NODE_PARAMS_v2, kernelParams)                   \
+    AT(struct abi_kernel_node, extra, CUDA_KERNEL_NODE_PARAMS_v2, extra)                           \
+    AT(struct abi_kernel_node, kernel, CUDA_KERNEL_NODE_PARAMS_v2, kern)                           \
+    AT(struct abi_kernel_node, params, CUDA_KERNEL_NODE_PARAMS_v1, kernelParams)                   \
+    SIZE(struct abi_set_node, CUDA_MEMSET_NODE_PARAMS_v1)                                          \
+    AT(struct abi_set_node, to, CUDA_MEMSET_NODE_PARAMS_v1, dst)                                   \
+    SIZE(struct abi_words_node, CUDA_BATCH_MEM_OP_NODE_PARAMS_v2)                                  \
+    AT(struct abi_words_node, words, CUDA_BATCH_MEM_OP_NODE_PARAMS_v2, paramArray)                 \
+    SIZE(struct abi_node, CUgraphNodeParams)                                                       \
+    AT(struct abi_node, kernel.params, CUgraphNodeParams, kernel.kernelParams)                     \
+    AT(struct abi_node, kernel.kernel, CUgraphNodeParams, kernel.kern)                             \
+    AT(struct abi_node, copy.copy, CUgraphNodeParams, memcpy.copyParams)                           \
+    AT(struct abi_node, set.to, CUgraphNodeParams, memset.dst)                                     \
+    AT(struct abi_node, words.words, CUgraphNodeParams, memOp.paramArray)                          \
+    AT(struct abi_node, child, CUgraphNodeParams, graph.graph)                                     \
+    AT(struct abi_node, conditional.count, CUgraphNodeParams, conditional.size)                    \
+    AT(struct abi_node, conditional.bodies, CUgraphNodeParams, conditional.phGraph_out)            \
     SIZE(struct abi_operand, CUmemcpy3DOperand)                                                    \
     AT(struct abi_operand, pointer.address, CUmemcpy3DOperand, op.ptr.ptr)                         \
     AT(struct abi_operand, pointer.row_length, CUmemcpy3DOperand, op.ptr.rowLength)                \

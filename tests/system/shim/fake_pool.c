@@ -173,9 +173,31 @@ void pool_capture_begins(vp_pool *pool, CUstream stream)
     say("capture:%llx", id(stream));
 }
 
-void pool_capture_ends(vp_pool *pool, CUstream stream)
+void pool_capture_ends(vp_pool *pool, CUstream stream, const void *graph)
 {
     say("captured:%llx", id(stream));
+    if (graph) say("into:%llx", id(graph));
+}
+
+CUresult pool_op_keep(struct pool_op *op, const void *owner)
+{
+    say("keep:%llx", id(owner));
+    return fake.enter_result;
+}
+
+void pool_keeper_copies(vp_pool *pool, const void *to, const void *from)
+{
+    say("keep-copies:%llx:%llx", id(to), id(from));
+}
+
+bool pool_keeper_exists(vp_pool *pool, const void *owner)
+{
+    return true;
+}
+
+void pool_keeper_ends(vp_pool *pool, const void *owner)
+{
+    say("keep-ends:%llx", id(owner));
 }
 
 void pool_functions_end(vp_pool *pool)

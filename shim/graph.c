@@ -1,0 +1,398 @@
+/* Graphs: whatever an executable graph will use is kept within reach as long as it lives.
+ *
+ * A graph comes into being by capture, node by node, from other graphs, or by all of that. What was
+ * captured is kept by the graph from the captured operations themselves (pool_capture_ends); the
+ * rest is found by walking over the nodes when an executable is made of it, children and
+ * conditional bodies too. A change to an executable adds what it names. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "shim/abi.h"
+#include "shim/wrap.h"
+
+/* ---- Bodies of conditional nodes: no call of the driver's tells them later ---- */
+
+struct conditional {
+    CUgraph graph; /* that the node is in */
+    CUgraphNode node;
+    const CUgraph *bodies; /* the driver's, good as long as the node */
+    unsigned count;
+};
+
+static pthread_mutex_t bodies_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct conditional *conditionals; /* under bodies_lock, like the rest here */
+static size_t conditional_count, conditional_room;
+
+static bool grow(void)
+{
+    if (conditional_count < conditional_room) return true;
+    size_t room = conditional_room ? 2 * conditional_room : 16;
+    struct conditional *grown = realloc(conditionals, room * sizeof *grown);
+    if (!grown) return false;
+    conditionals = grown;
+    conditional_room = room;
+    return true;
+}
+
+static void note_conditional(CUgraph graph, CUgraphNode node, const struct abi_node *params)
+{
+    pthread_mutex_lock(&bodies_lock);
+    if (grow()) {
+        conditionals[conditional_count++] = (struct conditional){
+            graph, node, params->conditional.bodies, params->conditional.count};
+    }
+    pthread_mutex_unlock(&bodies_lock);
+}
+
+/* The last node of that handle, since handles are used again. */
+static bool find_conditional(CUgraphNode node, struct conditional *found)
+{
+    found->bodies = NULL;
+    pthread_mutex_lock(&bodies_lock);
+    for (size_t i = conditional_count; i-- > 0 && !found->bodies;) {
+        if (conditionals[i].node == node) *found = conditionals[i];
+    }
+    pthread_mutex_unlock(&bodies_lock);
+    return found->bodies != NULL;
+}
+
+static void forget_conditionals(CUgraph graph)
+{
+    pthread_mutex_lock(&bodies_lock);
+    size_t kept = 0;
+    for (size_t i = 0; i < conditional_count; i++) {
+        if (conditionals[i].graph != graph) conditionals[kept++] = conditionals[i];
+    }
+    conditional_count = kept;
+    pthread_mutex_unlock(&bodies_lock);
+}
+
+/* ---- What a node uses. Blocks are kept whole, so that an address in each is enough. ---- */
+
+static void touch_kernel(struct pool_op *op, const struct abi_kernel_node *kernel, bool is_v2)
+{
+    void *function = kernel->function;
+    if (!function && is_v2) function = kernel->kernel;
+    if (function) pool_op_touch_params(op, function, kernel->params, kernel->extra);
+}
+
+static void touch_copy(struct pool_op *op, const CUDA_MEMCPY3D *copy)
+{
+    bool from_host = copy->srcMemoryType == CU_MEMORYTYPE_HOST;
+    bool to_host = copy->dstMemoryType == CU_MEMORYTYPE_HOST;
+    if (copy->srcMemoryType != CU_MEMORYTYPE_ARRAY)
+        pool_op_touch(op, from_host ? (CUdeviceptr)(uintptr_t)copy->srcHost : copy->srcDevice);
+    if (copy->dstMemoryType != CU_MEMORYTYPE_ARRAY)
+        pool_op_touch(op, to_host ? (CUdeviceptr)(uintptr_t)copy->dstHost : copy->dstDevice);
+}
+
+static void touch_words(struct pool_op *op, const struct abi_words_node *words)
+{
+    for (unsigned i = 0; words->words && i < words->count; i++) {
+        int operation = words->words[i].operation;
+        if (operation == ABI_WORD_WAIT_32 || operation == ABI_WORD_WRITE_32 ||
+            operation == ABI_WORD_WAIT_64 || operation == ABI_WORD_WRITE_64 ||
+            operation == ABI_WORD_REDUCE)
+            pool_op_touch(op, words->words[i].on.address);
+    }
+}
+
+#define GET(symbol, type, into)                                                                    \
+    (SHIM_REAL(symbol, (CUgraphNode, type *)) &&                                                   \
+     SHIM_REAL(symbol, (CUgraphNode, type *))(node, into) == CUDA_SUCCESS)
+
+/* False: the driver does not say. */
+static bool touch_kernel_node(struct pool_op *op, CUgraphNode node)
+{
+    struct abi_kernel_node kernel = {0};
+    bool is_v2 = GET(cuGraphKernelNodeGetParams_v2, struct abi_kernel_node, &kernel);
+    if (!is_v2 && !GET(cuGraphKernelNodeGetParams, struct abi_kernel_node, &kernel)) return false;
+    touch_kernel(op, &kernel, is_v2);
+    return true;
+}
+
+static bool touch_node(struct pool_op *op, CUgraphNode node, int type)
+{
+    CUDA_MEMCPY3D copy;
+    struct abi_set_node set;
+    struct abi_words_node words;
+    switch (type) {
+    case ABI_NODE_KERNEL: return touch_kernel_node(op, node);
+    case ABI_NODE_COPY:
+        if (!GET(cuGraphMemcpyNodeGetParams, CUDA_MEMCPY3D, &copy)) return false;
+        touch_copy(op, &copy);
+        return true;
+    case ABI_NODE_SET:
+        if (!GET(cuGraphMemsetNodeGetParams, struct abi_set_node, &set)) return false;
+        pool_op_touch(op, set.to);
+        return true;
+    case ABI_NODE_WORDS:
+        if (!GET(cuGraphBatchMemOpNodeGetParams, struct abi_words_node, &words)) return false;
+        touch_words(op, &words);
+        return true;
+    default: return true; /* uses no memory, or memory of its own */
+    }
+}
+
+/* ---- Walking over a graph ---- */
+
+/* `captured`: what was captured is known without the driver. */
+struct walk {
+    vp_pool *pool;
+    const void *owner;
+    bool captured;
+    unsigned depth;
+};
+
+enum { DEPTH_MOST = 64 };
+
+static CUresult keep_graph(struct walk walk, CUgraph graph);
+
+static CUresult keep_bodies(struct walk walk, CUgraphNode node, bool *known)
+{
+    struct conditional found;
+    CUresult result = CUDA_SUCCESS;
+    *known = find_conditional(node, &found);
+    for (unsigned i = 0; *known && i < found.count && result == CUDA_SUCCESS; i++)
+        result = keep_graph(walk, found.bodies[i]);
+    return result;
+}
+
+static CUresult keep_node(struct walk walk, CUgraphNode node)
+{
+    int type = ABI_NODE_KERNEL;
+    CUgraph child = NULL;
+    CUresult result = CUDA_SUCCESS;
+    bool known = GET(cuGraphNodeGetType, int, &type);
+    struct pool_op op;
+    if (known && type == ABI_NODE_CONDITIONAL) {
+        result = keep_bodies(walk, node, &known);
+    } else if (known && type == ABI_NODE_CHILD) {
+        known = GET(cuGraphChildGraphNodeGetGraph, CUgraph, &child);
+        if (known) result = keep_graph(walk, child);
+    }
+    if (result != CUDA_SUCCESS) return result;
+    pool_op_begin(&op, walk.pool, POOL_GRAPH, NULL, "cuGraphInstantiate");
+    if (known) known = touch_node(&op, node, type);
+    if (!known && !walk.captured) {
+        log_warn("the driver does not say what a node of type %d of a graph uses: all memory is "
+                 "kept where it is, until the graph ends",
+                 type);
+        pool_op_touch_anything(&op);
+    }
+    return pool_op_keep(&op, walk.owner);
+}
+
+static CUresult keep_graph(struct walk walk, CUgraph graph)
+{
+    CUresult (*list)(CUgraph, CUgraphNode *, size_t *) =
+        SHIM_REAL(cuGraphGetNodes, (CUgraph, CUgraphNode *, size_t *));
+    size_t count = 0;
+    walk.captured = walk.captured || pool_keeper_exists(walk.pool, graph);
+    pool_keeper_copies(walk.pool, walk.owner, graph);
+    if (++walk.depth > DEPTH_MOST) return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = list ? list(graph, NULL, &count) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS || count == 0) return result;
+    CUgraphNode *nodes = calloc(count, sizeof(CUgraphNode));
+    if (!nodes) return CUDA_ERROR_OUT_OF_MEMORY;
+    result = list(graph, nodes, &count);
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) result = keep_node(walk, nodes[i]);
+    free(nodes);
+    return result;
+}
+
+static CUresult keep_for(const void *owner, CUgraph graph)
+{
+    vp_pool *pool = shim_pool();
+    return pool && owner && graph ? keep_graph((struct walk){pool, owner, false, 0}, graph)
+                                  : CUDA_SUCCESS;
+}
+
+/* ---- Executables ---- */
+
+/* Nobody has launched it yet. */
+static CUresult made(CUresult result, CUgraphExec *exec, CUgraph graph)
+{
+    if (result != CUDA_SUCCESS) return result;
+    CUresult kept = keep_for(*exec, graph);
+    if (kept == CUDA_SUCCESS) return result;
+    vp_pool *pool = shim_pool();
+    if (pool) pool_keeper_ends(pool, *exec);
+    SHIM_REAL(cuGraphExecDestroy, (CUgraphExec))(*exec);
+    *exec = NULL;
+    return kept;
+}
+
+#define MAKES(symbol, params, args)                                                                \
+    static CUresult symbol##_wrap params                                                           \
+    {                                                                                              \
+        return made(SHIM_REAL(symbol, params) args, exec, graph);                                  \
+    }
+MAKES(cuGraphInstantiate,
+      (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t bytes),
+      (exec, graph, node, text, bytes))
+MAKES(cuGraphInstantiate_v2,
+      (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t bytes),
+      (exec, graph, node, text, bytes))
+MAKES(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
+      (exec, graph, flags))
+MAKES(cuGraphInstantiateWithParams, (CUgraphExec * exec, CUgraph graph, void *how),
+      (exec, graph, how))
+MAKES(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * exec, CUgraph graph, void *how),
+      (exec, graph, how))
+
+#define FROM_GRAPH(symbol, graph, params, args)                                                    \
+    static CUresult symbol##_wrap params                                                           \
+    {                                                                                              \
+        CUresult kept = keep_for(exec, graph);                                                     \
+        return kept == CUDA_SUCCESS ? SHIM_REAL(symbol, params) args : kept;                       \
+    }
+FROM_GRAPH(cuGraphExecUpdate, graph,
+           (CUgraphExec exec, CUgraph graph, CUgraphNode *node, int *result),
+           (exec, graph, node, result))
+FROM_GRAPH(cuGraphExecUpdate_v2, graph, (CUgraphExec exec, CUgraph graph, void *result),
+           (exec, graph, result))
+FROM_GRAPH(cuGraphExecChildGraphNodeSetParams, child,
+           (CUgraphExec exec, CUgraphNode node, CUgraph child), (exec, node, child))
+
+/* A node of an executable gets other parameters. */
+#define SETS(symbol, given, params, args, touch)                                                   \
+    static CUresult symbol##_wrap params                                                           \
+    {                                                                                              \
+        vp_pool *pool = exec && node && (given) ? shim_pool() : NULL;                              \
+        CUresult kept = CUDA_SUCCESS;                                                              \
+        struct pool_op op;                                                                         \
+        if (pool) {                                                                                \
+            pool_op_begin(&op, pool, POOL_GRAPH, NULL, #symbol);                                   \
+            touch;                                                                                 \
+            kept = pool_op_keep(&op, exec);                                                        \
+        }                                                                                          \
+        return kept == CUDA_SUCCESS ? SHIM_REAL(symbol, params) args : kept;                       \
+    }
+SETS(cuGraphExecKernelNodeSetParams, to,
+     (CUgraphExec exec, CUgraphNode node, const struct abi_kernel_node *to), (exec, node, to),
+     touch_kernel(&op, to, false))
+SETS(cuGraphExecKernelNodeSetParams_v2, to,
+     (CUgraphExec exec, CUgraphNode node, const struct abi_kernel_node *to), (exec, node, to),
+     touch_kernel(&op, to, true))
+SETS(cuGraphExecMemcpyNodeSetParams, to,
+     (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *to, CUcontext context),
+     (exec, node, to, context), touch_copy(&op, to))
+SETS(cuGraphExecMemsetNodeSetParams, to,
+     (CUgraphExec exec, CUgraphNode node, const struct abi_set_node *to, CUcontext context),
+     (exec, node, to, context), pool_op_touch(&op, to->to))
+SETS(cuGraphExecBatchMemOpNodeSetParams, to,
+     (CUgraphExec exec, CUgraphNode node, const struct abi_words_node *to), (exec, node, to),
+     touch_words(&op, to))
+
+static CUresult cuGraphExecNodeSetParams_wrap(CUgraphExec exec, CUgraphNode node,
+                                              struct abi_node *to)
+{
+    vp_pool *pool = exec && node && to ? shim_pool() : NULL;
+    CUresult kept = CUDA_SUCCESS;
+    struct pool_op op;
+    if (pool && to->type == ABI_NODE_CHILD) {
+        kept = keep_for(exec, to->child);
+    } else if (pool) {
+        pool_op_begin(&op, pool, POOL_GRAPH, NULL, "cuGraphExecNodeSetParams");
+        if (to->type == ABI_NODE_KERNEL) touch_kernel(&op, &to->kernel, true);
+        if (to->type == ABI_NODE_COPY) touch_copy(&op, &to->copy.copy);
+        if (to->type == ABI_NODE_SET) pool_op_touch(&op, to->set.to);
+        if (to->type == ABI_NODE_WORDS) touch_words(&op, &to->words);
+        kept = pool_op_keep(&op, exec);
+    }
+    if (kept != CUDA_SUCCESS) return kept;
+    return SHIM_REAL(cuGraphExecNodeSetParams,
+                     (CUgraphExec, CUgraphNode, struct abi_node *))(exec, node, to);
+}
+
+/* ---- Graphs of graphs, and ends ---- */
+
+static CUresult cuGraphClone_wrap(CUgraph *clone, CUgraph graph)
+{
+    CUresult result = SHIM_REAL(cuGraphClone, (CUgraph *, CUgraph))(clone, graph);
+    vp_pool *pool = shim_pool();
+    if (pool && result == CUDA_SUCCESS) pool_keeper_copies(pool, *clone, graph);
+    return result;
+}
+
+/* Of the child a copy goes in, whose nodes are found; but not what was captured. */
+static CUresult cuGraphAddChildGraphNode_wrap(CUgraphNode *node, CUgraph graph,
+                                              const CUgraphNode *after, size_t count, CUgraph child)
+{
+    CUresult result =
+        SHIM_REAL(cuGraphAddChildGraphNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+                                             CUgraph))(node, graph, after, count, child);
+    vp_pool *pool = shim_pool();
+    if (pool && result == CUDA_SUCCESS) pool_keeper_copies(pool, graph, child);
+    return result;
+}
+
+static CUresult added(CUresult result, const CUgraphNode *node, CUgraph graph,
+                      const struct abi_node *params)
+{
+    vp_pool *pool = result == CUDA_SUCCESS && params ? shim_pool_wanted() : NULL;
+    if (!pool) return result;
+    if (params->type == ABI_NODE_CHILD) pool_keeper_copies(pool, graph, params->child);
+    if (params->type == ABI_NODE_CONDITIONAL) note_conditional(graph, *node, params);
+    return result;
+}
+
+#define ADDS(symbol, params, args)                                                                 \
+    static CUresult symbol##_wrap params                                                           \
+    {                                                                                              \
+        return added(SHIM_REAL(symbol, params) args, node, graph, given);                          \
+    }
+ADDS(cuGraphAddNode,
+     (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+      struct abi_node *given),
+     (node, graph, after, count, given))
+ADDS(cuGraphAddNode_v2,
+     (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count,
+      struct abi_node *given),
+     (node, graph, after, edges, count, given))
+
+/* Launches under way end as they would have: what they use is idle once they have. */
+static CUresult cuGraphExecDestroy_wrap(CUgraphExec exec)
+{
+    CUresult result = SHIM_REAL(cuGraphExecDestroy, (CUgraphExec))(exec);
+    vp_pool *pool = shim_pool();
+    if (pool && result == CUDA_SUCCESS) pool_keeper_ends(pool, exec);
+    return result;
+}
+
+static CUresult cuGraphDestroy_wrap(CUgraph graph)
+{
+    CUresult result = SHIM_REAL(cuGraphDestroy, (CUgraph))(graph);
+    if (result != CUDA_SUCCESS) return result;
+    vp_pool *pool = shim_pool();
+    if (pool) pool_keeper_ends(pool, graph);
+    forget_conditionals(graph);
+    return result;
+}
+
+/* clang-format off */
+const struct shim_wrap shim_graph_wraps[] = {
+    SHIM_ROW_ONE(cuGraphInstantiate, 10000),
+    SHIM_ROW_ONE(cuGraphInstantiate_v2, 11000),
+    SHIM_ROW_ONE(cuGraphInstantiateWithFlags, 11040),
+    SHIM_ROW_PAIR(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz, 12000),
+    SHIM_ROW_ONE(cuGraphExecUpdate, 10020),
+    SHIM_ROW_ONE(cuGraphExecUpdate_v2, 12000),
+    SHIM_ROW_ONE(cuGraphExecChildGraphNodeSetParams, 11010),
+    SHIM_ROW_ONE(cuGraphExecKernelNodeSetParams, 10010),
+    SHIM_ROW_ONE(cuGraphExecKernelNodeSetParams_v2, 12000),
+    SHIM_ROW_ONE(cuGraphExecMemcpyNodeSetParams, 10020),
+    SHIM_ROW_ONE(cuGraphExecMemsetNodeSetParams, 10020),
+    SHIM_ROW_ONE(cuGraphExecBatchMemOpNodeSetParams, 11070),
+    SHIM_ROW_ONE(cuGraphExecNodeSetParams, 12020),
+    SHIM_ROW_ONE(cuGraphClone, 10000),
+    SHIM_ROW_ONE(cuGraphAddChildGraphNode, 10000),
+    SHIM_ROW_ONE(cuGraphAddNode, 12020),
+    SHIM_ROW_ONE(cuGraphAddNode_v2, 12030),
+    SHIM_ROW_ONE(cuGraphExecDestroy, 10000),
+    SHIM_ROW_ONE(cuGraphDestroy, 10000),
+    SHIM_ROWS_END,
+};
+/* clang-format on */

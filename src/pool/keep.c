@@ -1,0 +1,134 @@
+/* What something of the program's uses without passing through us: the nodes of a graph each time
+ * it is launched, the texels of a texture object. For as long as that lives, the segments stay
+ * mapped where they are. A keeper is the list of what one such object keeps. A segment counts its
+ * keepers; with the last one it may move again. */
+#include "pool/internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct keep {
+    struct segment *segment;
+    uint32_t generation; /* freed meanwhile, it is no longer kept */
+};
+
+struct pool_keeper {
+    struct list link;
+    const void *owner;
+    uint64_t serial; /* unlike owners, never used again */
+    struct keep *keeps;
+    size_t count, room;
+};
+
+static struct pool_keeper *find_keeper(const vp_pool *pool, const void *owner)
+{
+    list_each(node, &pool->keepers)
+    {
+        struct pool_keeper *keeper = list_entry(node, struct pool_keeper, link);
+        if (keeper->owner == owner) return keeper;
+    }
+    return NULL;
+}
+
+static struct pool_keeper *find_or_make(vp_pool *pool, const void *owner)
+{
+    struct pool_keeper *keeper = find_keeper(pool, owner);
+    if (keeper) return keeper;
+    keeper = calloc(1, sizeof *keeper);
+    if (!keeper) return NULL;
+    keeper->owner = owner;
+    keeper->serial = ++pool->keeper_serial;
+    list_push_front(&pool->keepers, &keeper->link);
+    return keeper;
+}
+
+static bool has_room(struct pool_keeper *keeper)
+{
+    if (keeper->count < keeper->room) return true;
+    size_t room = keeper->room ? 2 * keeper->room : 16;
+    struct keep *keeps = realloc(keeper->keeps, room * sizeof *keeps);
+    if (!keeps) return false;
+    keeper->keeps = keeps;
+    keeper->room = room;
+    return true;
+}
+
+/* A live segment. Without memory for the list it stays for good. */
+void keep_segment(vp_pool *pool, const void *owner, struct segment *segment)
+{
+    assert(segment->state == SEGMENT_LIVE);
+    struct pool_keeper *keeper = find_or_make(pool, owner);
+    if (!segment->captured) pool->move.changes++; /* it can no longer leave */
+    segment->captured = true;
+    if (!keeper || !has_room(keeper)) {
+        segment->fixed = true;
+        return;
+    }
+    if (segment->kept_by == keeper->serial) return; /* the usual repetition; others do no harm */
+    segment->kept_by = keeper->serial;
+    segment->keepers++;
+    keeper->keeps[keeper->count++] = (struct keep){segment, segment->generation};
+}
+
+static bool is_kept(const struct keep *keep)
+{
+    return keep->segment->state == SEGMENT_LIVE && keep->segment->generation == keep->generation;
+}
+
+void keep_copies(vp_pool *pool, const void *to, const void *from)
+{
+    const struct pool_keeper *source = find_keeper(pool, from);
+    for (size_t i = 0; source && i < source->count; i++)
+        if (is_kept(&source->keeps[i])) keep_segment(pool, to, source->keeps[i].segment);
+}
+
+void keep_ends(vp_pool *pool, const void *owner)
+{
+    struct pool_keeper *keeper = find_keeper(pool, owner);
+    if (!keeper) return;
+    for (size_t i = 0; i < keeper->count; i++) {
+        struct segment *segment = keeper->keeps[i].segment;
+        if (!is_kept(&keeper->keeps[i])) continue;
+        assert(segment->keepers > 0);
+        if (--segment->keepers || segment->fixed) continue;
+        order_uses_crowd(&pool->order, &segment->uses); /* by launches that did not name it */
+        segment->captured = false;
+        segment->kept_by = 0;
+        pool->move.changes++;
+    }
+    list_remove(&keeper->link);
+    free(keeper->keeps);
+    free(keeper);
+}
+
+void keep_destroy(vp_pool *pool)
+{
+    while (!list_empty(&pool->keepers)) {
+        struct pool_keeper *keeper = list_entry(pool->keepers.next, struct pool_keeper, link);
+        list_remove(&keeper->link);
+        free(keeper->keeps);
+        free(keeper);
+    }
+}
+
+void pool_keeper_copies(vp_pool *pool, const void *to, const void *from)
+{
+    pool_lock(pool);
+    keep_copies(pool, to, from);
+    pool_unlock(pool);
+}
+
+bool pool_keeper_exists(vp_pool *pool, const void *owner)
+{
+    pool_lock(pool);
+    bool exists = find_keeper(pool, owner) != NULL;
+    pool_unlock(pool);
+    return exists;
+}
+
+void pool_keeper_ends(vp_pool *pool, const void *owner)
+{
+    pool_lock(pool);
+    keep_ends(pool, owner);
+    pool_unlock(pool);
+}
