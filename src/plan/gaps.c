@@ -128,9 +128,28 @@ static void choose(struct gaps *gaps, uint32_t index, bool away)
     add_bytes(gaps, gap->from + 1ull, gap->to, away ? (uint64_t)0 - bytes : bytes);
 }
 
+/* Enters a range for sum_ranges: where it begins and ends; whole rounds are returned. */
+static uint64_t enter_range(struct gaps *gaps, uint64_t from, uint64_t to, uint64_t bytes)
+{
+    uint64_t count = gaps->shape->op_count, first = from % count, rest = (to - from) % count;
+    gaps->occupied[first] += rest ? bytes : 0;
+    if (rest && first + rest != count) gaps->occupied[(first + rest) % count] -= bytes;
+    if (first + rest > count) gaps->occupied[0] += bytes;
+    return (to - from) / count * bytes;
+}
+
+static void sum_ranges(struct gaps *gaps, uint64_t everywhere)
+{
+    for (uint32_t i = 0; i < gaps->shape->op_count; i++) {
+        everywhere += gaps->occupied[i];
+        gaps->occupied[i] = everywhere;
+    }
+}
+
 void gaps_set(struct gaps *gaps, const uint8_t *away)
 {
     const struct shape *shape = gaps->shape;
+    uint64_t everywhere = 0;
     memset(gaps->occupied, 0, shape->op_count * sizeof *gaps->occupied);
     memset(gaps->away, 0, shape->gap_count);
     for (uint32_t i = 0; i < shape->chunk_count; i++) {
@@ -138,10 +157,17 @@ void gaps_set(struct gaps *gaps, const uint8_t *away)
         if (role->use_count == 0) continue; /* never used: it has no place at home */
         bool persists = role->end == SHAPE_NEVER;
         uint64_t from = persists ? 0 : shape->uses[role->first_use].at;
-        add_bytes(gaps, from, persists ? shape->op_count : role->end, shape->chunks[i].bytes);
+        everywhere +=
+            enter_range(gaps, from, persists ? shape->op_count : role->end, shape->chunks[i].bytes);
     }
-    for (uint32_t i = 0; away && i < gaps->worth_count; i++)
-        if (away[gaps->by_worth[i]]) choose(gaps, gaps->by_worth[i], true);
+    for (uint32_t i = 0; away && i < gaps->worth_count; i++) {
+        uint32_t index = gaps->by_worth[i];
+        if (!away[index]) continue;
+        const struct gap *gap = &gaps->gap[index];
+        gaps->away[index] = true;
+        everywhere += enter_range(gaps, gap->from + 1ull, gap->to, 0 - bytes_of(gaps, index));
+    }
+    sum_ranges(gaps, everywhere);
 }
 
 static bool covers(const struct gaps *gaps, const struct gap *gap, uint32_t op)
