@@ -7,7 +7,9 @@
  * at which something else may live by now, each time other ones. --extra: up to so many small
  * operations more a step, somewhere in it.
  *
- * A line a step; then the median of the last steps, and its ratio to the step's time in HBM. */
+ * A line a step; then the median of the last steps, and its ratio to the step's time in HBM. Where
+ * a period of the trace holds several steps, --mark names an operation that touches nothing and
+ * begins each: there the program waits for all before it, and JSON has the times. */
 #include "replay.h"
 
 #include <getopt.h>
@@ -28,12 +30,17 @@ static bool json;
 
 static bool read_options(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"hbm", required_argument, NULL, 'c'},   {"host", required_argument, NULL, 'h'},
-        {"steps", required_argument, NULL, 's'}, {"policy", required_argument, NULL, 'p'},
-        {"json", no_argument, NULL, 'j'},        {"jitter", required_argument, NULL, 'r'},
-        {"stale", required_argument, NULL, 't'}, {"extra", required_argument, NULL, 'e'},
-        {"seed", required_argument, NULL, 'd'},  {0}};
+    static const struct option options[] = {{"hbm", required_argument, NULL, 'c'},
+                                            {"host", required_argument, NULL, 'h'},
+                                            {"steps", required_argument, NULL, 's'},
+                                            {"policy", required_argument, NULL, 'p'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"jitter", required_argument, NULL, 'r'},
+                                            {"mark", required_argument, NULL, 'm'},
+                                            {"stale", required_argument, NULL, 't'},
+                                            {"extra", required_argument, NULL, 'e'},
+                                            {"seed", required_argument, NULL, 'd'},
+                                            {0}};
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -48,6 +55,7 @@ static bool read_options(int argc, char **argv)
         case 't': replay.stale_percent = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'e': replay.extra_most = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'd': replay.random.state = strtoull(optarg, NULL, 10); break;
+        case 'm': replay.mark_key = step_key(TRACE_KERNEL, optarg); break;
         case 'j': json = true; break;
         default: ok = false;
         }
@@ -166,6 +174,9 @@ static void print_json(double step_s, double in_hbm_s)
 #undef FIELD
         printf("}");
     }
+    printf("],\"marks_ns\":[");
+    for (unsigned i = 0; i < replay.mark_count; i++)
+        printf("%s%llu", i ? "," : "", (unsigned long long)replay.mark_ns[i]);
     printf("]}\n");
 }
 

@@ -30,7 +30,7 @@ EMU_CALLS(REPLAY_DECLARE)
 
 enum replay_thread { REPLAY_PROGRAM, REPLAY_MAPS, REPLAY_COPIES, REPLAY_STUDENT, REPLAY_THREADS };
 
-enum { REPLAY_STEPS_MOST = 200 };
+enum { REPLAY_STEPS_MOST = 200, REPLAY_MARKS_MOST = 8192 };
 
 struct replay_step {
     uint64_t duration_ns;
@@ -46,6 +46,10 @@ struct replay {
     struct random random;
     uint32_t policy; /* of vp_options */
     struct replay_step result[REPLAY_STEPS_MOST];
+    uint64_t
+        mark_key; /* of operations in front of which the program waits for all others; 0: none */
+    uint64_t mark_ns[REPLAY_MARKS_MOST]; /* when it did */
+    unsigned mark_count;
     bool failed;
 };
 extern struct replay replay;

@@ -117,12 +117,19 @@ static void synchronise(void)
     expect(result, "cuEventQuery");
 }
 
+static void mark(void)
+{
+    synchronise();
+    if (replay.mark_count < REPLAY_MARKS_MOST) replay.mark_ns[replay.mark_count++] = emu_now_ns();
+}
+
 static void run_op(uint32_t index, uint32_t turn)
 {
     static vp_addr touched[POOL_WORDS];
     const struct step *step = &replay.step;
     const struct step_op *op = &step->ops[index];
     uint32_t count = 0;
+    if (replay.mark_key && op->key == replay.mark_key) mark();
     struct replay_writes *writes = make_writes(op->touch_count);
     for (uint32_t i = 0; i < op->touch_count && count < POOL_WORDS; i++) {
         const struct step_touch *touch = &step->touches[op->first_touch + i];

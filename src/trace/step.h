@@ -69,6 +69,9 @@ struct step {
  * is no op in it (logged); VP_NO_HOST_MEMORY. The arrays are given back with step_release. */
 vp_status step_from_trace(const struct trace *trace, struct step *step, bool *repeats) VP_MUST_USE;
 
+/* The key that step_from_trace gives to an op that touches nothing. */
+uint64_t step_key(enum trace_kind kind, const char *name);
+
 /* Guesses what ops write: those that update persistent blocks from others of their size (an
  * optimizer's) write, and no others write persistent blocks. False: no memory. */
 bool step_guess_access(struct step *step) VP_MUST_USE;

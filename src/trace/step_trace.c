@@ -218,19 +218,24 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (hash ^ value) * UINT64_C(0x100000001B3);
 }
 
+uint64_t step_key(enum trace_kind kind, const char *name)
+{
+    uint64_t key = mix(UINT64_C(0xCBF29CE484222325), kind);
+    for (const char *c = name; *c; c++) key = mix(key, (unsigned char)*c);
+    return key;
+}
+
 static void add_op(struct maker *maker, uint32_t index)
 {
     const struct trace *trace = maker->trace;
     const struct trace_op *from = &trace->ops[index];
     struct step *step = maker->step;
     struct step_op *op = &step->ops[step->op_count];
-    *op = (struct step_op){.key = mix(UINT64_C(0xCBF29CE484222325), from->kind),
+    *op = (struct step_op){.key = step_key(from->kind, trace->names[from->name]),
                            .duration_ns = maker->duration_ns[index],
                            .first_touch = step->touch_count,
                            .stream = from->stream,
                            .kind = from->kind};
-    for (const char *c = trace->names[from->name]; *c; c++)
-        op->key = mix(op->key, (unsigned char)*c);
     for (uint32_t i = 0; i < from->touch_count; i++) {
         uint32_t block = trace->touches[from->first_touch + i];
         op->key = mix(op->key, trace->blocks[block].bytes);
