@@ -118,7 +118,7 @@ struct vp_pool {
 
     uint64_t page_bytes;
     unsigned cards;               /* of the machine */
-    uint32_t computes;            /* bit i: card i is attached */
+    _Atomic uint32_t computes;    /* bit i: card i is attached; set under the lock */
     uint32_t reach[VP_MAX_CARDS]; /* bit i: the card can use card i's memory in place */
     CUcontext context[VP_MAX_CARDS];
     unsigned host_place;
