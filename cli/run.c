@@ -12,6 +12,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/rank.h"
 #include "base/units.h"
 #include "cli.h"
 #include "install.h"
@@ -63,8 +64,9 @@ static bool read_size(struct run *run, const struct run_option *option, const ch
 
 static bool read_cards(struct run *run, const struct run_option *option, const char *value)
 {
-    uint32_t cards;
-    if (!env_parse_cards(value, &cards))
+    uint32_t cards = UINT32_MAX;
+    bool ranks = option->variable == ENV_COMPUTE && strcmp(value, ENV_RANKS) == 0;
+    if (!ranks && !env_parse_cards(value, &cards))
         return refuse(option, value, "not a list of cards; write 0, 0,2-3, all or none");
     if (option->variable == ENV_COMPUTE && cards == 0)
         return refuse(option, value, "at least one card has to compute");
@@ -151,7 +153,9 @@ static const struct run_option options[] = {
      ENV_HOST,
      read_size},
     {{"compute", OPTION_VALUE, "LIST",
-      "cards that the program sees, the first ones, such as 0-3\n(default: 0)"},
+      "cards that the program sees, the first ones, such as 0-3\n(default: 0); ranks: its own for "
+      "each "
+      "rank of a job"},
      ENV_COMPUTE,
      read_cards},
     {{"lend", OPTION_VALUE, "LIST", "cards that only lend their memory (default: all others)"},
@@ -257,15 +261,27 @@ static void check_host(const struct run *run)
         memory.limit_file);
 }
 
-/* The emulated driver and its machine; the limit on host memory is then always told. */
+/* The emulated driver and its machine; the limit on host memory is then always told. Ranks that
+ * start this command each have a machine of their own, but are to be limited as if it were one. */
 static void emulate(struct run *run, const struct install *install)
 {
     static char host_text[32];
+    struct rank rank;
     uint64_t wanted = run->value[ENV_HOST] ? run->host_bytes : PROGRAM_DEFAULT_HOST;
     uint64_t host_bytes = program_emulate(&run->machine, wanted, install->emulator);
+    if (!run->value[ENV_HOST] && rank_read(&rank)) host_bytes /= rank.count;
     snprintf(host_text, sizeof host_text, "%" PRIu64, host_bytes);
     run->value[ENV_HOST] = host_text;
     run->value[ENV_EMULATE] = NULL; /* set already, in its full form */
+}
+
+/* torchrun counts the cards, and starts a rank for each. */
+static bool starts_ranks(char **argv)
+{
+    const char *slash = strrchr(argv[0], '/');
+    if (strcmp(slash ? slash + 1 : argv[0], "torchrun") == 0) return true;
+    return argv[1] && argv[2] && strcmp(argv[1], "-m") == 0 &&
+           strcmp(argv[2], "torch.distributed.run") == 0;
 }
 
 static int start(struct run *run, char **argv)
@@ -283,6 +299,8 @@ static int start(struct run *run, char **argv)
         else
             check_host(run);
         if (!run->value[ENV_NO_POOL]) program_prepare_pytorch(&install);
+        if (!run->value[ENV_COMPUTE] && !env_get(ENV_COMPUTE) && starts_ranks(argv))
+            run->value[ENV_COMPUTE] = ENV_RANKS;
     }
     for (unsigned i = 0; i < ENV_COUNT; i++) {
         if (!run->value[i]) continue;
@@ -299,7 +317,8 @@ int cli_run(int argc, char **argv)
     take_specs(specs);
     struct option_reader reader = {"run", specs, OPTIONS, argc, argv, 1};
     run.log_level = log_get_level();
-    run.compute_cards = 1; /* the default, to compare --lend with */
+    struct rank rank;
+    run.compute_cards = rank_read(&rank) ? UINT32_MAX : 1; /* to compare --lend with */
     for (;;) {
         const char *value;
         int index = option_next(&reader, &value);

@@ -30,10 +30,13 @@ void gpu_open(struct gpu *gpu, const char *program, const char *path)
 {
     *gpu = (struct gpu){.program = program};
     load_calls(gpu, path);
-    int device = 0;
+    int device = 0, cards = 0;
+    const char *rank = getenv("LOCAL_RANK");
     void *context = NULL;
     gpu_check(gpu, gpu->cuInit(0), "cuInit");
-    gpu_check(gpu, gpu->cuDeviceGet(&device, 0), "no card 0");
+    gpu_check(gpu, gpu->cuDeviceGetCount(&cards), "counting cards");
+    int card = rank && cards > 0 ? atoi(rank) % cards : 0;
+    gpu_check(gpu, gpu->cuDeviceGet(&device, card), "no such card");
     gpu_check(gpu, gpu->cuDevicePrimaryCtxRetain(&context, device), "creating a context");
     gpu_check(gpu, gpu->cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }

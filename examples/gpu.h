@@ -18,6 +18,7 @@ typedef struct gpu_function_t *gpu_function; /* CUfunction */
 #define GPU_CALLS(X) \
     X(cuInit, (unsigned flags)) \
     X(cuGetErrorName, (int error, const char **name)) \
+    X(cuDeviceGetCount, (int *count)) \
     X(cuDeviceGet, (int *device, int ordinal)) \
     X(cuDevicePrimaryCtxRetain, (void **context, int device)) \
     X(cuCtxSetCurrent, (void *context)) \
@@ -44,8 +45,9 @@ struct gpu {
     size_t allocated_bytes; /* in live blocks from gpu_alloc */
 };
 
-/* Loads the driver from `path` (NULL: libcuda.so.1, as the loader finds it) and makes the first
- * card's context current. */
+/* Loads the driver from `path` (NULL: libcuda.so.1, as the loader finds it) and makes a card's
+ * context current: the first one's, or in a job of several processes that of LOCAL_RANK, modulo the
+ * number of cards. */
 void gpu_open(struct gpu *gpu, const char *program, const char *path);
 
 /* Ends the program when a driver call has failed; `what` says what was tried. */

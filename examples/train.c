@@ -1,7 +1,7 @@
 /* train: a small network trained with AdamW on one card through the CUDA driver API, and nothing
  * else.
  *
- * It is an ordinary program that knows nothing of vrampool: it allocates 153 MiB on the first card,
+ * It is an ordinary program that knows nothing of vrampool: it allocates 153 MiB on one card,
  * every step touches all of it, and it ends with `out of memory` where that is more than the card
  * has.
  *

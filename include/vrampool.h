@@ -78,6 +78,7 @@ typedef struct vp_options {
     uint32_t always_mapped; /* 1: absent chunks stay reachable where they are, whatever used them */
     uint32_t verify;        /* 1: only what an operation may touch is mapped; 2: by parameters */
     uint32_t policy;        /* enum vp_policy */
+    uint32_t host_sharers;  /* processes that share the host: its default is divided by this */
     uint64_t hbm_bytes;     /* most that the pool holds on each card; 0: free less headroom */
     uint64_t host_bytes;    /* the same for host memory; VP_DEFAULT_BYTES: 90 % of available */
     uint64_t chunk_bytes;   /* 0: a card's share / 12, between 2 and 32 MiB */
@@ -168,6 +169,10 @@ VP_API void vp_close(vp_pool *pool);
 
 /* The pool that this process runs under (`vrampool run`), or NULL. Not to be closed. */
 VP_API vp_pool *vp_default(void);
+
+/* How many cards this process sees at most under `vrampool run`: the first ones; the others only
+ * lend. UINT32_MAX: all. Needs no cuInit, which may find fewer. */
+VP_API uint32_t vp_visible_cards(void);
 
 /* Allocates a block for card `card`. It is mapped when an operation first uses it.
  * VP_QUOTA: more than the pool has left; the log says what is where and what would help. */

@@ -6,6 +6,18 @@
 
 /* ---- Which cards: the first shim_settings.visible ---- */
 
+bool shim_computes(CUdevice device)
+{
+    return device >= 0 && device < VP_MAX_CARDS &&
+           (shim_settings.options.compute_cards >> device & 1);
+}
+
+uint32_t vp_visible_cards(void)
+{
+    shim_load(SHIM_cuInit);
+    return shim_settings.off ? UINT32_MAX : shim_settings.visible;
+}
+
 static bool hidden(int ordinal)
 {
     return ordinal >= 0 && (unsigned)ordinal >= shim_settings.visible;
@@ -59,12 +71,16 @@ static uint64_t planned_bytes(void)
     }
     if (options->host_bytes != VP_DEFAULT_BYTES) return sum + options->host_bytes;
     struct host_memory host;
-    return host_memory_read("", &host) == VP_OK ? sum + host_memory_default(&host) : sum;
+    return host_memory_read("", &host) == VP_OK
+               ? sum + host_memory_share(&host, options->host_sharers)
+               : sum;
 }
 
-/* Overwrites what the driver said, once it has said that the device is right. */
+/* Overwrites what the driver said, once it has said that the device is right. Another rank's card
+ * stays as it is. */
 static uint64_t pool_bytes(CUdevice device, uint64_t real_bytes)
 {
+    if (!shim_computes(device)) return real_bytes;
     vp_pool *pool = shim_pool();
     uint64_t bytes = pool ? pool_card_bytes(pool, (unsigned)device) : planned_bytes();
     return bytes ? bytes : real_bytes;

@@ -62,11 +62,21 @@ static CUresult cuMemFree_v2_wrap(CUdeviceptr address)
 FREE_ASYNC(cuMemFreeAsync)
 FREE_ASYNC(cuMemFreeAsync_ptsz)
 
+/* Of memory of another rank's card the driver tells. */
+static vp_pool *pool_asked(void)
+{
+    CUdevice device;
+    vp_pool *pool = shim_pool_wanted();
+    if (!pool || !shim_settings.by_rank) return pool;
+    bool ours = shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS && shim_computes(device);
+    return ours ? pool : NULL;
+}
+
 /* The driver is asked first: errors are its own. */
 static CUresult cuMemGetInfo_v2_wrap(size_t *free_bytes, size_t *total_bytes)
 {
     CUresult result = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(free_bytes, total_bytes);
-    vp_pool *pool = result == CUDA_SUCCESS ? shim_pool_wanted() : NULL;
+    vp_pool *pool = result == CUDA_SUCCESS ? pool_asked() : NULL;
     if (!pool) return result;
     size_t pool_free, pool_total;
     result = pool_mem_info(pool, &pool_free, &pool_total);
@@ -79,7 +89,7 @@ static CUresult cuMemGetInfo_v2_wrap(size_t *free_bytes, size_t *total_bytes)
 /* The first form has room for 32 bits: the driver then says all ones. */
 static CUresult cuMemGetInfo_wrap(unsigned *free_bytes, unsigned *total_bytes)
 {
-    if (!shim_pool_wanted() || !shim_has_context())
+    if (!pool_asked() || !shim_has_context())
         return SHIM_REAL(cuMemGetInfo, (unsigned *, unsigned *))(free_bytes, total_bytes);
     size_t pool_free = 0, pool_total = 0;
     CUresult result = cuMemGetInfo_v2_wrap(&pool_free, &pool_total);

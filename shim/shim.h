@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/rank.h"
 #include "driver/driver.h"
 #include "pool/pool.h"
 #include "symbols.h"
@@ -71,8 +72,10 @@ const struct shim_wrap *shim_wrap_find(int symbol);
 /* What the environment says. It is read at the first driver call; a wrong value ends the process.
  */
 struct shim_settings {
-    bool off;           /* no wrapper is put in: the kill switch, or no pool wanted */
-    unsigned visible;   /* cards that the program sees, at most: the first ones */
+    bool off;         /* no wrapper is put in: the kill switch, or no pool wanted */
+    unsigned visible; /* cards that the program sees, at most: the first ones */
+    bool by_rank;     /* the cards follow from `rank`; fitted to the machine by cuInit */
+    struct rank rank;
     const char *report; /* where the report goes at exit; NULL: nowhere */
     vp_options options;
 };
@@ -102,6 +105,9 @@ void shim_pool_context_ends(CUcontext context);
 bool shim_has_context(void);
 
 /* ---- device.c ---- */
+
+/* The card is one that the pool computes on. */
+bool shim_computes(CUdevice device);
 
 /* The primary context of a card as the program got it; NULL: it never asked for it. */
 CUcontext shim_primary_context(unsigned card);

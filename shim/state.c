@@ -7,8 +7,11 @@
  *           driver says what it says in a child */
 #include "shim/shim.h"
 
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/env.h"
@@ -30,9 +33,51 @@ static void give_up(void)
     _exit(2); /* not exit: we may be within a call that exit handlers would make again */
 }
 
+/* A rank of a job has a card of its own, unless it was told which cards compute. With `cards` the
+ * machine's. */
+static void take_share(unsigned cards)
+{
+    struct rank_share share = rank_share(&shim_settings.rank, cards);
+    shim_settings.options.compute_cards = share.compute_cards;
+    shim_settings.options.lend_cards &= share.lend_cards;
+    shim_settings.visible = share.visible;
+}
+
+/* A process that starts ranks looks at the cards, and leaves the memory to them. */
+static bool is_launcher(void)
+{
+    const char *compute = env_get(ENV_COMPUTE);
+    return compute && strcmp(compute, ENV_RANKS) == 0 && !shim_settings.by_rank;
+}
+
+/* The file of a rank of several, whose environment is the same but for its number. */
+static const char *own_file(const char *path, char own[PATH_MAX])
+{
+    if (!path || shim_settings.rank.count < 2 || strcmp(path, "-") == 0) return path;
+    snprintf(own, PATH_MAX, "%s.%u", path, shim_settings.rank.number);
+    return own;
+}
+
+static void read_rank(void)
+{
+    static char report_path[PATH_MAX], record_path[PATH_MAX];
+    vp_options *options = &shim_settings.options;
+    if (rank_read(&shim_settings.rank)) {
+        const char *compute = env_get(ENV_COMPUTE);
+        options->host_sharers = shim_settings.rank.count;
+        shim_settings.by_rank = !compute || strcmp(compute, ENV_RANKS) == 0;
+    }
+    shim_settings.report = own_file(env_get(ENV_REPORT), report_path);
+    options->record_path = own_file(options->record_path, record_path);
+}
+
 /* Cards that compute must come first, because the others are hidden by their number. */
 static bool read_cards(vp_options *options)
 {
+    if (shim_settings.by_rank) {
+        take_share(VP_MAX_CARDS);
+        return true;
+    }
     uint32_t cards = options->compute_cards;
     if (cards == 0 || (cards & (cards + 1)) != 0) {
         log_error("%s=%s: the cards that compute must be the first ones, such as 0 or 0-3; "
@@ -69,8 +114,8 @@ void shim_settings_read(void)
     if (!read_log_level() || !env_get_flag(ENV_NO_POOL, &shim_settings.off)) give_up();
     vp_options_init(&shim_settings.options);
     if (env_read_options(&shim_settings.options) != VP_OK) give_up();
+    read_rank();
     if (!read_cards(&shim_settings.options)) give_up();
-    shim_settings.report = env_get(ENV_REPORT);
 }
 
 /* ---- The end ---- */
@@ -94,7 +139,7 @@ static void at_exit(void)
     if (pool) {
         pool_flush_record(pool);
         report(pool);
-    } else if (shim_settings.report && !ever_open && !atomic_load(&hopeless))
+    } else if (shim_settings.report && !ever_open && !atomic_load(&hopeless) && !is_launcher())
         log_warn("no report: the program took no memory from the pool");
 }
 
@@ -106,8 +151,15 @@ static void in_child(void)
 
 void shim_state_initialised(void)
 {
-    if (atomic_exchange(&initialised, true)) return;
-    if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(at_exit) != 0)
+    pthread_mutex_lock(&opening); /* whoever comes second finds the cards fitted */
+    bool first = !atomic_load(&initialised);
+    int cards = 0;
+    if (first && shim_settings.by_rank && shim_driver.cuDeviceGetCount(&cards) == CUDA_SUCCESS &&
+        cards > 0)
+        take_share(cards < VP_MAX_CARDS ? (unsigned)cards : VP_MAX_CARDS);
+    atomic_store(&initialised, true);
+    pthread_mutex_unlock(&opening);
+    if (first && (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(at_exit) != 0))
         log_warn("out of memory: no report at exit, and a fork would share the pool");
 }
 

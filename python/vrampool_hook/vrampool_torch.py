@@ -40,10 +40,21 @@ def log(level, text):
 
 def prepare(torch):
     """Has `attach` called when CUDA is initialised, in whichever thread that happens."""
+    hide_cards(torch)
     try:
         torch.cuda._lazy_call(lambda: attach(torch))
     except Exception as error:
         fall_back(f"this torch cannot be hooked ({error!r})")
+
+
+def hide_cards(torch):
+    """Torch counts the cards by NVML, to leave CUDA alone; NVML also knows those that only lend.
+    What uses all cards that it finds, as the Trainer of transformers does, must not see them."""
+    count = getattr(torch.cuda, "_device_count_nvml", None)
+    visible = getattr(ctypes.CDLL(None), "vp_visible_cards", None)
+    if count and visible:
+        visible.restype = ctypes.c_uint32
+        torch.cuda._device_count_nvml = lambda: min(count(), visible())
 
 
 def attach(torch):

@@ -97,6 +97,15 @@ static bool read_cards(enum env_variable variable, uint32_t *cards)
     return !value || env_parse_cards(value, cards) || wrong(variable, value);
 }
 
+/* In a process that is no rank, `ranks` is `all`: there a launcher counts the cards. */
+static bool read_compute(uint32_t *cards)
+{
+    const char *value = env_get(ENV_COMPUTE);
+    if (!value || strcmp(value, ENV_RANKS) != 0) return read_cards(ENV_COMPUTE, cards);
+    *cards = UINT32_MAX;
+    return true;
+}
+
 static bool read_flag(enum env_variable variable, uint32_t *number)
 {
     bool flag = *number != 0;
@@ -140,8 +149,7 @@ vp_status env_read_options(vp_options *options)
     if (env_get(ENV_DRIVER)) read.driver_path = env_get(ENV_DRIVER);
     if (env_get(ENV_RECORD)) read.record_path = env_get(ENV_RECORD);
     bool fine = read_size(ENV_HBM, &read.hbm_bytes) && read_size(ENV_HOST, &read.host_bytes) &&
-                read_size(ENV_CHUNK, &read.chunk_bytes) &&
-                read_cards(ENV_COMPUTE, &read.compute_cards) &&
+                read_size(ENV_CHUNK, &read.chunk_bytes) && read_compute(&read.compute_cards) &&
                 read_cards(ENV_LEND, &read.lend_cards) && read_verify(&read.verify) &&
                 read_flag(ENV_ALWAYS_MAPPED, &read.always_mapped) && read_policy(&read.policy);
     if (!fine) return VP_INVALID;

@@ -16,7 +16,7 @@
     X(SWITCH, "VRAMPOOL", "0 or 1", "0 passes every call straight to the driver (kill switch)") \
     X(HBM, "VRAMPOOL_HBM", "SIZE", "most that the pool holds on each card") \
     X(HOST, "VRAMPOOL_HOST", "SIZE", "most that the pool holds in host memory") \
-    X(COMPUTE, "VRAMPOOL_COMPUTE", "LIST", "cards that the program sees") \
+    X(COMPUTE, "VRAMPOOL_COMPUTE", "LIST or ranks", "cards that the program sees") \
     X(LEND, "VRAMPOOL_LEND", "LIST", "cards that only lend their memory") \
     X(EMULATE, "VRAMPOOL_EMULATE", "MACHINE", "what the emulated driver behaves like, as text") \
     X(NO_POOL, "VRAMPOOL_NO_POOL", "0 or 1", "1 passes every call on: the program without a pool") \
@@ -39,6 +39,9 @@ enum env_variable {
 #undef ENV_ENUM
         ENV_COUNT
 };
+
+/* The value of COMPUTE that gives each rank of a job its own card (base/rank.h). */
+#define ENV_RANKS "ranks"
 
 /* The variable's name, the form of its value, and the sentence about it. */
 const char *env_name(enum env_variable variable);

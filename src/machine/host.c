@@ -197,3 +197,8 @@ uint64_t host_memory_default(const struct host_memory *memory)
 {
     return host_memory_free(memory) / 10 * 9;
 }
+
+uint64_t host_memory_share(const struct host_memory *memory, unsigned sharers)
+{
+    return host_memory_default(memory) / (sharers ? sharers : 1);
+}

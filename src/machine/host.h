@@ -29,7 +29,9 @@ vp_status host_memory_read(const char *root, struct host_memory *memory) VP_MUST
 /* What can still be had: the smaller of available memory and what the limit leaves. */
 uint64_t host_memory_free(const struct host_memory *memory);
 
-/* What a pool takes when nobody says: 90 % of that. */
+/* What a pool takes when nobody says: 90 % of that; and its part where `sharers` processes do so.
+ */
 uint64_t host_memory_default(const struct host_memory *memory);
+uint64_t host_memory_share(const struct host_memory *memory, unsigned sharers);
 
 #endif

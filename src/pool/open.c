@@ -25,6 +25,7 @@ void vp_options_init(vp_options *options)
     options->compute_cards = 1;
     options->lend_cards = ~1u;
     options->host_bytes = VP_DEFAULT_BYTES;
+    options->host_sharers = 1;
 }
 
 static vp_status driver_failed(const vp_pool *pool, const char *call, CUresult result)
@@ -59,18 +60,25 @@ static CUmemAllocationProp card_prop(int card)
     return prop;
 }
 
+/* The card whose word is taken where all are thought to be alike. */
+static int first_card(const vp_pool *pool)
+{
+    return __builtin_ctz(pool->options.compute_cards);
+}
+
 /* The host location that this driver, in this container, lets us allocate from. */
 static vp_status probe_host(vp_pool *pool, CUmemAllocationProp *prop)
 {
     const struct driver *driver = pool->driver;
-    int node = 0;
-    if (driver->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0) != CUDA_SUCCESS ||
+    int node = 0, card = first_card(pool);
+    if (driver->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, card) !=
+            CUDA_SUCCESS ||
         node < 0)
         node = 0;
     const CUmemLocation locations[] = {{CU_MEM_LOCATION_TYPE_HOST_NUMA, node},
                                        {CU_MEM_LOCATION_TYPE_HOST, 0}};
     CUresult result = CUDA_SUCCESS;
-    *prop = card_prop(0);
+    *prop = card_prop(card);
     for (unsigned i = 0; i < 2; i++) {
         prop->location = locations[i];
         CUmemGenericAllocationHandle handle;
@@ -87,7 +95,7 @@ static vp_status probe_host(vp_pool *pool, CUmemAllocationProp *prop)
 
 static vp_status find_page(vp_pool *pool)
 {
-    CUmemAllocationProp prop = card_prop(0);
+    CUmemAllocationProp prop = card_prop(first_card(pool));
     size_t bytes = 0;
     CUresult result = pool->driver->cuMemGetAllocationGranularity(&bytes, &prop,
                                                                   CU_MEM_ALLOC_GRANULARITY_MINIMUM);
@@ -125,7 +133,7 @@ static vp_status host_capacity(vp_pool *pool, uint64_t *bytes)
     if (*bytes != VP_DEFAULT_BYTES) return VP_OK;
     struct host_memory memory;
     vp_status status = host_memory_read("", &memory);
-    if (status == VP_OK) *bytes = host_memory_default(&memory);
+    if (status == VP_OK) *bytes = host_memory_share(&memory, pool->options.host_sharers);
     return status;
 }
 

@@ -65,6 +65,10 @@ import ctypes, os
 from . import __file__ as root
 _queued = []
 ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP = range(6)
+def _device_count_nvml():
+    return int(os.environ.get("STANDIN_CARDS", "-1"))
+def device_count():
+    return _device_count_nvml()
 def _lazy_call(callback):
     _queued.append(callback)
 def init():

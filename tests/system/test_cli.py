@@ -15,7 +15,7 @@ VRAMPOOL = os.path.abspath(sys.argv.pop(1))
 BUILD = os.path.dirname(VRAMPOOL)
 SHIM = os.path.join(BUILD, "shim", "libcuda.so.1")
 EMULATOR = os.path.join(BUILD, "src", "libvrampool-emu.so")
-OURS = ("VRAMPOOL", "PYTORCH_", "LD_PRELOAD", "PYTHONPATH")
+OURS = ("VRAMPOOL", "PYTORCH_", "LD_PRELOAD", "PYTHONPATH", "LOCAL_")
 
 
 def clean_environment(**more):
@@ -61,6 +61,7 @@ class Mistakes(unittest.TestCase):
         self.refused("--compute 0-99", "--compute", "0-99")
         self.refused("--compute none", "--compute", "none")
         self.refused("must be the first ones", "--compute", "1")
+        self.refused("--lend ranks", "--lend", "ranks")
         self.refused("--verify blocks", "--verify=blocks")
         self.refused("quiet, error, warn, info or debug", "--log", "loud")
         self.refused("--no-pool takes no value", "--no-pool=1")
@@ -144,6 +145,24 @@ class Environment(unittest.TestCase):
         self.assertEqual(seen["VRAMPOOL_LOG"], "error")
         self.assertNotIn("VRAMPOOL_EMULATE", seen)
         self.assertNotIn("VRAMPOOL_NO_POOL", seen)
+
+    def test_a_launcher_of_ranks_sees_all_cards(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(shutil.which("env"), os.path.join(folder, "torchrun"))
+            launcher = os.path.join(folder, "torchrun")
+            done = vrampool("run", "--", launcher)
+            self.assertIn("VRAMPOOL_COMPUTE=ranks\n", done.stdout)
+            done = vrampool("run", "--compute", "0-1", "--", launcher)
+            self.assertIn("VRAMPOOL_COMPUTE=0-1\n", done.stdout)
+        self.assertEqual(seen_environment("--compute", "ranks")["VRAMPOOL_COMPUTE"], "ranks")
+        self.assertNotIn("VRAMPOOL_COMPUTE", seen_environment())
+
+    def test_ranks_divide_the_emulated_host(self):
+        rank = {"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4"}
+        seen = seen_environment("--emulate", "4x24M", "--lend", "0", **rank)
+        self.assertEqual(seen["VRAMPOOL_HOST"], str(24 << 20))
+        seen = seen_environment("--emulate", "4x24M", "--host", "40M", **rank)
+        self.assertEqual(seen["VRAMPOOL_HOST"], str(40 << 20))
 
     def test_options_win_over_the_environment(self):
         seen = seen_environment("--hbm", "1G", VRAMPOOL_HBM="2G", VRAMPOOL_HOST="3G")

@@ -21,6 +21,7 @@ POOL = r"""
 #include <stdio.h>
 #include <stdlib.h>
 void *vp_default(void) { return getenv("STANDIN_NO_POOL") ? NULL : (void *)1; }
+uint32_t vp_visible_cards(void) { return 2; }
 static void note(const char *what, uint64_t address, uint64_t bytes)
 {
     FILE *file = fopen(getenv("STANDIN_NOTES"), "a");
@@ -152,6 +153,14 @@ class WithTorch(Case):
                                  "print(len(cuda._queued))")
         self.assertEqual(len(self.lines(self.notes_path)), 3)
         self.assertEqual(out, "1")
+
+    def test_cards_that_only_lend_are_not_counted(self):
+        count = "import torch; print(torch.cuda.device_count())"
+        for there, seen in (8, 2), (1, 1), (-1, -1):  # -1: torch then asks CUDA
+            out, err = self.run_python(count, STANDIN_CARDS=str(there))
+            self.assertEqual((out, err), (str(seen), ""))
+        out, _ = self.run_python(count, STANDIN_CARDS="8", VRAMPOOL="0")
+        self.assertEqual(out, "8")
 
     def test_compiled_once(self):
         self.run_python(EVENTS)

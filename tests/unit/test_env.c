@@ -56,6 +56,10 @@ static void options_come_from_the_environment(void **state)
     setenv("VRAMPOOL_RECORD", "/tmp/a.trace", 1);
     setenv("VRAMPOOL_CHUNK", "", 1);
     assert_int_equal(env_read_options(&options), VP_OK);
+    setenv("VRAMPOOL_COMPUTE", "ranks", 1);
+    vp_options launcher = options;
+    assert_int_equal(env_read_options(&launcher), VP_OK);
+    assert_int_equal(launcher.compute_cards, UINT32_MAX);
     assert_int_equal(options.hbm_bytes, 24 * GIB);
     assert_int_equal(options.host_bytes, VP_DEFAULT_BYTES);
     assert_int_equal(options.compute_cards, 3);
