@@ -148,6 +148,19 @@ static void note_used(void *context, uint64_t time_ns, uint64_t used_bytes, uint
     story->uses[story->use_count++] = (struct sim_use){time_ns, used_bytes, spare_bytes};
 }
 
+static void note_ran(void *context, uint32_t op, uint64_t start_ns, uint64_t end_ns)
+{
+    struct sim_story *story = context;
+    struct sim_run *last = story->run_count ? &story->runs[story->run_count - 1] : NULL;
+    if (last && last->end_ns == start_ns) {
+        last->end_ns = end_ns;
+        return;
+    }
+    if (!make_room(story, &story->runs, story->run_count, &story->run_room, sizeof *story->runs))
+        return;
+    story->runs[story->run_count++] = (struct sim_run){start_ns, end_ns};
+}
+
 /* Work. */
 
 /* Fills in the limits that were not given, and checks them. */
@@ -206,7 +219,7 @@ static vp_status predict(const struct step *step, const struct machine *machine,
     struct shape shape;
     struct plan plan;
     struct plan_costs costs;
-    struct sim_watch watch = {&prediction->story, note_moved, note_used, NULL};
+    struct sim_watch watch = {&prediction->story, note_moved, note_used, note_ran};
     prediction->chunk_bytes =
         plan_chunk_bytes(prediction->limits.hbm_bytes, machine->granularity_bytes);
     vp_status status =
@@ -249,6 +262,7 @@ static int simulate(const struct request *request)
         result = show(request, &prediction);
     free(prediction.story.moves);
     free(prediction.story.uses);
+    free(prediction.story.runs);
     step_release(&step);
     return result;
 }

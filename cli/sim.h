@@ -16,11 +16,17 @@ struct sim_use {
     uint64_t time_ns, used_bytes, spare_bytes;
 };
 
+/* A time in which the card computes without a wait. */
+struct sim_run {
+    uint64_t start_ns, end_ns;
+};
+
 /* What happens in one step, for pictures; grows as needed. */
 struct sim_story {
     struct sim_move *moves;
     struct sim_use *uses;
-    uint32_t move_count, move_room, use_count, use_room;
+    struct sim_run *runs;
+    uint32_t move_count, move_room, use_count, use_room, run_count, run_room;
     bool exhausted; /* memory */
 };
 

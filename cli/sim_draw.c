@@ -1,4 +1,5 @@
-/* The picture of a step: what the card holds over time, and below it a lane for each link. */
+/* The picture of a step: what the card holds over time; below it when it computes, and what the
+ * links carry. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,12 +13,14 @@ enum {
     WIDTH = 1000,
     LEFT = 90,
     RIGHT = 30,
-    TOP = 56,
+    TOP = 92,
+    LEGEND = 64, /* its middle */
+    SWATCH = 12,
     CURVE = 300, /* height of the curve */
     LANE = 34,   /* height of a lane */
     LANE_GAP = 14,
     AXIS = 40,
-    LANES = 2,
+    LANES = 3,
     HEIGHT = TOP + CURVE + LANES * (LANE + LANE_GAP) + AXIS,
     TICKS = 8,
 };
@@ -26,7 +29,7 @@ static const char style[] =
     "text{font:13px system-ui,sans-serif;fill:#333}.t{font-size:16px;font-weight:600}"
     ".g{stroke:#ddd}.limit{stroke:#b00;stroke-dasharray:5 4}.held{fill:#7fa8d9}"
     ".spare{fill:#dbe6f4}.in{fill:#2f7d4f}.out{fill:#c2571a}.save{fill:#e0a060}"
-    ".lane{fill:#f4f4f4}";
+    ".lane{fill:#f4f4f4}.run{fill:#5b6b7d}";
 
 struct canvas {
     FILE *file;
@@ -54,11 +57,19 @@ static uint64_t round_tick(uint64_t ns)
     return 5 * tick >= ns ? 5 * tick : 10 * tick;
 }
 
+/* The least power of two that makes no more than six lines. */
+static uint64_t byte_tick(uint64_t top_bytes)
+{
+    uint64_t tick = 1;
+    while (tick < top_bytes / 6) tick *= 2;
+    return tick;
+}
+
 static void draw_grid(const struct canvas *canvas, const struct prediction *p)
 {
     char text[32];
-    for (unsigned i = 0; i <= 4; i++) {
-        uint64_t bytes = canvas->top_bytes / 4 * i;
+    uint64_t tick_bytes = byte_tick(canvas->top_bytes);
+    for (uint64_t bytes = 0; bytes <= canvas->top_bytes; bytes += tick_bytes) {
         double y = y_at(canvas, bytes);
         fprintf(canvas->file, "<line class='g' x1='%d' x2='%d' y1='%.1f' y2='%.1f'/>", LEFT,
                 WIDTH - RIGHT, y, y);
@@ -89,20 +100,60 @@ static void draw_area(const struct canvas *canvas, const struct prediction *p, b
     fprintf(canvas->file, "L%.1f %dZ'/>\n", last_x < 0 ? LEFT : last_x, TOP + CURVE);
 }
 
-static void draw_lane(const struct canvas *canvas, const struct prediction *p, bool in)
+static int begin_lane(const struct canvas *canvas, int number, const char *name)
 {
-    int y = TOP + CURVE + LANE_GAP + (in ? 0 : LANE + LANE_GAP);
+    int y = TOP + CURVE + LANE_GAP + number * (LANE + LANE_GAP);
     fprintf(canvas->file, "<rect class='lane' x='%d' y='%d' width='%d' height='%d'/>", LEFT, y,
             WIDTH - LEFT - RIGHT, LANE);
     fprintf(canvas->file, "<text x='%d' y='%d' text-anchor='end'>%s</text>\n", LEFT - 8,
-            y + LANE / 2 + 5, in ? "in" : "out");
+            y + LANE / 2 + 5, name);
+    return y;
+}
+
+static void draw_box(const struct canvas *canvas, const char *class, int y, uint64_t start_ns,
+                     uint64_t end_ns)
+{
+    double x = x_at(canvas, start_ns), end = x_at(canvas, end_ns);
+    fprintf(canvas->file, "<rect class='%s' x='%.2f' y='%d' width='%.2f' height='%d'/>\n", class, x,
+            y, end - x > 0.4 ? end - x - 0.15 : 0.25, LANE);
+}
+
+static void draw_runs(const struct canvas *canvas, const struct prediction *p)
+{
+    int y = begin_lane(canvas, 0, "computing");
+    for (uint32_t i = 0; i < p->story.run_count; i++)
+        draw_box(canvas, "run", y, p->story.runs[i].start_ns, p->story.runs[i].end_ns);
+}
+
+static void draw_moves(const struct canvas *canvas, const struct prediction *p, bool in)
+{
+    int y = begin_lane(canvas, in ? 1 : 2, in ? "copies in" : "copies out");
     for (uint32_t i = 0; i < p->story.move_count; i++) {
         const struct sim_move *move = &p->story.moves[i];
         if ((move->kind == EXECUTOR_FETCH) != in) continue;
         const char *class = in ? "in" : move->kind == EXECUTOR_SAVE ? "save" : "out";
-        double x = x_at(canvas, move->start_ns), end = x_at(canvas, move->end_ns);
-        fprintf(canvas->file, "<rect class='%s' x='%.2f' y='%d' width='%.2f' height='%d'/>\n",
-                class, x, y, end - x > 0.4 ? end - x - 0.15 : 0.25, LANE);
+        draw_box(canvas, class, y, move->start_ns, move->end_ns);
+    }
+}
+
+static void draw_legend(const struct canvas *canvas)
+{
+    static const struct {
+        const char *class, *text;
+        int width;
+    } entries[] = {{"held", "data, also of what is launched already", 276},
+                   {"spare", "free, still mapped", 150},
+                   {"in", "copied in", 96},
+                   {"out", "copied out", 102},
+                   {"save", "copied out early, stays", 0}};
+    int x = LEFT;
+    for (unsigned i = 0; i < sizeof entries / sizeof *entries; i++) {
+        fprintf(canvas->file,
+                "<rect class='%s' x='%d' y='%d' width='%d' height='%d'/><text x='%d' y='%d'>"
+                "%s</text>\n",
+                entries[i].class, x, LEGEND - SWATCH / 2, SWATCH, SWATCH, x + SWATCH + 6,
+                LEGEND + 5, entries[i].text);
+        x += entries[i].width;
     }
 }
 
@@ -119,8 +170,8 @@ static void draw_title(const struct canvas *canvas, const struct prediction *p)
     }
     fprintf(canvas->file,
             ": %s on %s with %s of HBM, predicted</text>"
-            "<text x='%d' y='44'>step %.1f ms (all in HBM %.1f ms); in %.1f GB, out %.1f GB; dark: "
-            "data, light: free but mapped; red: the limit; pale out: early copies</text>\n",
+            "<text x='%d' y='44'>step %.1f ms (all in HBM %.1f ms); %.1f GB in, %.1f GB out"
+            "</text>\n",
             plan_policy_name(p->policy), p->machine,
             units_format_size(p->limits.hbm_bytes, hbm, sizeof hbm), LEFT,
             (double)p->result.step_ns / 1e6, (double)p->result.in_hbm_ns / 1e6,
@@ -139,10 +190,14 @@ static void draw(const struct canvas *canvas, const struct prediction *p)
     draw_area(canvas, p, false);
     double limit = y_at(canvas, p->limits.hbm_bytes);
     if (p->limits.hbm_bytes <= canvas->top_bytes)
-        fprintf(canvas->file, "<line class='limit' x1='%d' x2='%d' y1='%.1f' y2='%.1f'/>\n", LEFT,
-                WIDTH - RIGHT, limit, limit);
-    draw_lane(canvas, p, true);
-    draw_lane(canvas, p, false);
+        fprintf(canvas->file,
+                "<line class='limit' x1='%d' x2='%d' y1='%.1f' y2='%.1f'/><text x='%d' y='%.1f' "
+                "text-anchor='end' style='fill:#b00'>limit</text>\n",
+                LEFT, WIDTH - RIGHT, limit, limit, WIDTH - RIGHT, limit - 5);
+    draw_legend(canvas);
+    draw_runs(canvas, p);
+    draw_moves(canvas, p, true);
+    draw_moves(canvas, p, false);
     fputs("</svg>\n", canvas->file);
 }
 
@@ -153,7 +208,7 @@ vp_status sim_draw(const struct prediction *p, const char *path)
         log_error("picture %s: %s", path, strerror(errno));
         return VP_IO;
     }
-    canvas.top_bytes = p->peak_bytes < p->limits.hbm_bytes ? p->peak_bytes : p->limits.hbm_bytes;
+    canvas.top_bytes = p->result.used_peak_bytes;
     canvas.top_bytes += canvas.top_bytes / 16;
     canvas.x_of_ns =
         (double)(WIDTH - LEFT - RIGHT) / (double)(p->result.step_ns ? p->result.step_ns : 1);

@@ -60,6 +60,14 @@ static json_t *curve(const struct prediction *p)
     return points;
 }
 
+static json_t *steps(const struct sim_result *r)
+{
+    json_t *times = json_array();
+    for (unsigned i = 0; i <= SIM_STEPS && r->each_ns[i]; i++)
+        json_array_append_new(times, json_real(seconds(r->each_ns[i])));
+    return times;
+}
+
 static json_t *moves(const struct sim_result *r)
 {
     json_t *counts = json_object();
@@ -85,7 +93,7 @@ void sim_print_json(const struct prediction *p)
         json_object_set_new(stalls, sim_stall_name((enum sim_stall)i),
                             json_real(seconds(r->stall_ns[i])));
     json_t *root = json_pack(
-        "{ss ss ss ss sb sf sf sf so sI sI sI sI sI sI sI sI sf sf so so}", "trace", p->trace,
+        "{ss ss ss ss sb sf sf sf so sI sI sI sI sI sI sI sI sf sf so so so}", "trace", p->trace,
         "machine", p->machine, "policy", plan_policy_name(p->policy), "refuge",
         p->lent ? "cards" : "host", "repeats", p->repeats, "step_s", seconds(r->step_ns),
         "in_hbm_s", seconds(r->in_hbm_ns), "stall_s", seconds(stall_ns(r)), "stalls_s", stalls,
@@ -94,7 +102,8 @@ void sim_print_json(const struct prediction *p)
         "hbm_bytes", (json_int_t)p->limits.hbm_bytes, "hbm_used_peak_bytes",
         (json_int_t)r->used_peak_bytes, "host_used_peak_bytes", (json_int_t)r->host_peak_bytes,
         "chunk_bytes", (json_int_t)p->chunk_bytes, "in_busy_s", seconds(r->in_busy_ns),
-        "out_busy_s", seconds(r->out_busy_ns), "moves", moves(r), "hbm_use", curve(p));
+        "out_busy_s", seconds(r->out_busy_ns), "moves", moves(r), "steps_s", steps(r), "hbm_use",
+        curve(p));
     if (!root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0) abort();
     putchar('\n');
     json_decref(root);

@@ -590,6 +590,7 @@ static vp_status run_steps(struct sim *sim, struct sim_result *result)
         if (status != VP_OK) return status;
         bool steady = steps + 1 >= MIN_STEPS && is_steady(sim->step.step_ns, before);
         before = sim->step.step_ns;
+        result->each_ns[steps] = before;
         if (steady || steps >= SIM_STEPS - MEAN_STEPS) add_result(result, &sim->step);
         if (steady) break;
         if (sim->task->hopeless_ns && steps > 0 && before > sim->task->hopeless_ns)

@@ -30,6 +30,8 @@ enum sim_stall {
 const char *sim_stall_name(enum sim_stall stall);
 const char *sim_stall_words(enum sim_stall stall);
 
+enum { SIM_STEPS = 12 };
+
 /* Of one steady step. */
 struct sim_result {
     uint64_t step_ns, in_hbm_ns;
@@ -40,10 +42,9 @@ struct sim_result {
     uint64_t map_ns, unmap_ns, fetch_ns; /* what the three threads were busy */
     uint64_t held;                       /* launches that waited while the device did, too */
     uint64_t used_peak_bytes, host_peak_bytes;
-    uint32_t steps; /* that it took to be steady */
+    uint64_t each_ns[SIM_STEPS + 1]; /* of all steps that were simulated, from the first on */
+    uint32_t steps;                  /* before the last of them, which is steady */
 };
-
-enum { SIM_STEPS = 12 };
 
 /* Told what happens in the last step; times from its start. */
 struct sim_watch {
