@@ -233,20 +233,31 @@ static bool prepare(struct executor *executor, uint32_t index)
            item->host_mapped;
 }
 
+/* One whose former block is still on the move will be empty, too. */
+static void want(struct executor *executor, uint32_t index)
+{
+    uint32_t at = executor->wanted_count++;
+    if (executor->items[index].state == ITEM_EMPTY || executor->items[index].dies) {
+        executor->wanted[at] = executor->wanted[executor->wanted_births];
+        at = executor->wanted_births++;
+    }
+    executor->wanted[at] = index;
+}
+
 /* The first look at an op: what it lacks goes into the list. What it has stays at home from now on,
  * so that later looks need only go through the list. */
 static void gather(struct executor *executor)
 {
     const struct shape *shape = executor->shape;
     const struct shape_op *op = &shape->ops[position(executor, executor->launched)];
-    executor->wanted_count = 0;
+    executor->wanted_count = executor->wanted_births = 0;
     for (uint32_t i = op->first_touch; i < op->first_touch + op->touch_count; i++) {
         const struct shape_touch *touch = &shape->touches[i];
         const struct shape_role *role = &shape->roles[touch->role];
         for (uint32_t k = 0; k < role->chunk_count; k++) {
             uint32_t index =
                 item_at(executor, role, role->first_chunk + k, executor->launched, touch->age);
-            if (!prepare(executor, index)) executor->wanted[executor->wanted_count++] = index;
+            if (!prepare(executor, index)) want(executor, index);
         }
     }
 }
@@ -254,12 +265,10 @@ static void gather(struct executor *executor)
 /* A later look. What has come takes its place, so that others see what room is left. */
 static void look_through(struct executor *executor)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < executor->wanted_count; i++) {
-        uint32_t index = executor->wanted[i];
-        if (!prepare(executor, index)) executor->wanted[kept++] = index;
-    }
-    executor->wanted_count = kept;
+    uint32_t count = executor->wanted_count;
+    executor->wanted_count = executor->wanted_births = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (!prepare(executor, executor->wanted[i])) want(executor, executor->wanted[i]);
     executor->revision++;
 }
 
@@ -482,7 +491,7 @@ bool executor_relent(struct executor *executor)
         }
         if (item->state == ITEM_EMPTY && !bear_on_host(executor, index)) continue;
         unqueue_away(executor, index);
-        item->in_place_by = executor->launched + 1;
+        item->in_place_by = executor->relented = executor->launched + 1;
         executor->revision++;
         changed = true;
     }

@@ -145,11 +145,12 @@ struct executor {
     struct heap leaving;  /* PLAN: items whose time away has begun, first come first; */
     struct heap dropping; /* the same where the host has a good copy */
     struct heap saving;   /* PLAN: items to be copied out early */
-    uint32_t *wanted;     /* items that the waiting op lacks */
-    uint32_t wanted_count;
-    uint64_t *due;   /* of each op position: bytes of items AWAY that it uses next */
-    int64_t *growth; /* of each op position: bytes born before it less bytes died */
-    uint64_t *early; /* PLAN: of each op position: bytes at home earlier than planned */
+    uint32_t *wanted;     /* items that the waiting op lacks, those without a frame first; */
+    uint32_t wanted_count, wanted_births; /* of which so many, at most */
+    uint64_t relented; /* the op that uses in place what does not fit, plus one */
+    uint64_t *due;     /* of each op position: bytes of items AWAY that it uses next */
+    int64_t *growth;   /* of each op position: bytes born before it less bytes died */
+    uint64_t *early;   /* PLAN: of each op position: bytes at home earlier than planned */
     uint64_t launched, done, buried; /* ops; buried: whose deaths have been dealt with */
     uint64_t used_bytes;             /* of frames of the card */
     uint64_t ready_bytes;            /* of those, frames of dead chunks that can be taken */

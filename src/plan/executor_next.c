@@ -30,6 +30,12 @@ static uint32_t *frames_left(struct executor *executor, uint32_t slot_index)
     return &slot->count;
 }
 
+static uint32_t births_wanted(const struct executor *executor)
+{
+    return executor->wanted_births < executor->wanted_count ? executor->wanted_births
+                                                            : executor->wanted_count;
+}
+
 /* What the op that waits lacks, less what is being mapped for it; the slots are stamped with what
  * is promised to it. */
 static uint64_t wanted_bytes(struct executor *executor)
@@ -38,12 +44,10 @@ static uint64_t wanted_bytes(struct executor *executor)
     if (executor->wanted_at == executor->revision && executor->wanted_stamp == executor->stamp)
         return executor->wanted_bytes;
     executor->stamp++;
-    for (uint32_t i = 0; i < executor->wanted_count; i++) {
+    if (executor->wanted_count) bytes = executor->due[position(executor, executor->launched)];
+    for (uint32_t i = 0; i < births_wanted(executor); i++) {
         uint32_t index = executor->wanted[i];
-        const struct executor_item *item = &executor->items[index];
-        bool comes = item->state == ITEM_AWAY && item->in_place_by != executor->launched + 1;
-        if (comes) bytes += bytes_of(executor, index);
-        if (item->state != ITEM_EMPTY) continue;
+        if (executor->items[index].state != ITEM_EMPTY) continue;
         uint32_t *left = frames_left(executor, chunk_of(executor, index)->slot);
         if (*left > 0)
             --*left;
@@ -302,8 +306,11 @@ static bool ready(struct executor *executor, uint32_t slot_index, struct executo
 /* What the waiting op lacks: frames for blocks being born, or mappings on the host. */
 static bool next_wanted(struct executor *executor, struct executor_action *action)
 {
+    bool any_in_place =
+        executor->options.mode == EXECUTOR_INPLACE || executor->relented == executor->launched + 1;
+    uint32_t count = any_in_place ? executor->wanted_count : births_wanted(executor);
     executor->stamp++;
-    for (uint32_t i = 0; i < executor->wanted_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t index = executor->wanted[i];
         struct executor_item *item = &executor->items[index];
         uint32_t slot_index = chunk_of(executor, index)->slot;
