@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The PyTorch side with the real library and a real pool, on the emulated driver: what a listening
-pool knows of tensors, and the fallback. torch itself is a stand-in; see standin.py.
+pool knows of tensors, and the fallback. torch itself is a stand-in; see standin.py. Where there is
+a real one, in this Python or in the one that TORCH_PYTHON names, the listener has to fit it.
 
 Usage: test_pytorch.py BUILD"""
 import json
@@ -15,6 +16,7 @@ from standin import HAS_COMPILERS, make_torch
 
 BUILD = os.path.abspath(sys.argv.pop(1))
 MIB = 1 << 20
+TORCH_PYTHON = os.environ.get("TORCH_PYTHON", sys.executable)
 
 # A program as torch would be: it takes segments of 20 MiB from the driver and cuts tensors out.
 PROGRAM = """
@@ -88,9 +90,49 @@ class PyTorch(unittest.TestCase):
         self.assertIn("vrampool: warn: PyTorch: each tensor is now an allocation of its own", err)
 
 
+# Without a card torch's CUDA does not start, but its allocator takes a listener all the same.
+ATTACH = """
+import ctypes, os, sys
+import torch
+sys.path.insert(0, os.environ["VRAMPOOL_PYTHON_DIR"])
+import vrampool_torch
+path = os.path.join(vrampool_torch.cache_folder(), "listener.so")
+vrampool_torch.compile_listener(torch, path)
+print(ctypes.CDLL(path).vrampool_listener_attach())
+"""
+
+
+def has_torch():
+    command = [TORCH_PYTHON, "-c", "import torch, sys; sys.exit(not torch.version.cuda)"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=100, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+@unittest.skipUnless(HAS_COMPILERS and has_torch(), "no torch for CUDA in " + TORCH_PYTHON)
+class RealTorch(unittest.TestCase):
+    def run_torch(self, script):
+        with tempfile.TemporaryDirectory() as cache:
+            command = [os.path.join(BUILD, "vrampool"), "run", "--emulate", "1x24M", "--",
+                       TORCH_PYTHON, "-c", script]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False,
+                                  env={**os.environ, "XDG_CACHE_HOME": cache})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_its_import_says_nothing_and_its_cards_can_be_asked_for(self):
+        out = self.run_torch("import torch; print(torch.cuda.is_available())")
+        self.assertIn(out, ("True\n", "False\n"))
+
+    def test_the_listener_fits_its_headers(self):
+        self.assertEqual(self.run_torch(ATTACH), "0\n")
+
+
 if __name__ == "__main__":
     result = unittest.main(exit=False, verbosity=2).result
-    if result.wasSuccessful() and result.skipped:
+    if result.wasSuccessful() and not HAS_COMPILERS:
         print("no g++, so the listener was not compiled")
         sys.exit(77)
     sys.exit(0 if result.wasSuccessful() else 1)
