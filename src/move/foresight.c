@@ -115,8 +115,33 @@ static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t
     op->noted = true;
 }
 
+/* The entry of the segment in one of the operations that come next; UINT32_MAX: in none. */
+static uint32_t entry_near(const struct foresight *foresight, const struct segment *segment)
+{
+    const struct foresight_period *period = foresight->following;
+    for (uint32_t i = 1; i <= foresight->strayed + FORESIGHT_NEAR; i++) {
+        const struct foresight_op *op = &period->ops[(foresight->at + i) % period->op_count];
+        for (uint32_t k = 0; k < op->count; k++)
+            if (foresight->touches[op->first + k].segment == segment) return op->first + k;
+    }
+    return UINT32_MAX;
+}
+
 /* Where the program has just left its step it is back in a moment, as a rule: what is foretold
- * stays. */
+ * stays, and what was due hereabouts has been used now. */
+static void note_stray(struct foresight *foresight, struct segment *segment)
+{
+    if (segment->next_use > foresight->clock + foresight->strayed + FORESIGHT_NEAR) return;
+    uint32_t entry = entry_near(foresight, segment);
+    uint32_t ahead = entry == UINT32_MAX ? 0 : foresight->touches[entry].ahead;
+    if (ahead == 0) return;
+    fulfil(foresight, segment);
+    segment->next_use = foresight->clock + ahead;
+    segment->will_die = foresight->touches[entry].dies;
+    segment->touch_last = entry;
+    segment->used_last = foresight->clock;
+}
+
 static void note_unknown(struct foresight *foresight, const struct move_touch *touches,
                          uint32_t count)
 {
@@ -124,7 +149,10 @@ static void note_unknown(struct foresight *foresight, const struct move_touch *t
     if (!strays) foresight->following = NULL;
     for (uint32_t k = 0; k < count; k++) {
         struct segment *segment = touches[k].segment;
-        if (strays && segment->next_use > foresight->clock) continue;
+        if (strays) {
+            note_stray(foresight, segment);
+            continue;
+        }
         segment->next_use = segment->used_last = 0;
         segment->will_die = false;
     }

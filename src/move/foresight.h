@@ -17,6 +17,7 @@ enum {
     FORESIGHT_PERIODS = 4,
     FORESIGHT_TOUCHES = 1 << 20, /* of all periods together */
     FORESIGHT_OPS = 1 << 17,     /* of one period */
+    FORESIGHT_NEAR = 8,          /* operations ahead that an unknown one may be */
     FORESIGHT_STRAYS = 32,       /* unknown operations after which nothing is foretold any more */
 };
 

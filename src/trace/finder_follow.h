@@ -31,6 +31,7 @@ struct finder_guess {
     uint32_t last, cursor; /* op it saw last, and that is due; */
     uint32_t matched, evidence;
     uint32_t lane;
+    bool near; /* close to where the program was lost */
 };
 
 /* From behind an op of one period to an op of another, after so many laps. */

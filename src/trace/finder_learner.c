@@ -15,7 +15,7 @@ enum {
     GAP_SHARE = 64,         /* and one more for each so many operations */
     GAP_COST = 8,           /* operations that the follower loses at each */
     ALIKE = 16,             /* periods up to so much longer are made of the same steps */
-    CHANGE_SHARE = 16,      /* and worth changing from one operation lost in so many */
+    CHANGE_SHARE = 6,       /* and worth changing from one operation lost in so many */
     VOTES_MIN = 8,          /* fewer say nothing */
     NOISY_LEAST = 512, /* operations that make a noisy period: a loop of layers is over by then,
                           or has had its votes */
@@ -518,6 +518,19 @@ static bool is_due(const struct finder_candidate *candidate, enum tier *tier)
            candidate->keyed >= keys_needed(candidate) && candidate->keyed >= candidate->next_keyed;
 }
 
+/* Whether a noisy candidate is some steps, of which one is on its way to be a candidate as good. */
+static bool has_part(const struct finder_learner *learner, const struct finder_candidate *whole)
+{
+    for (unsigned i = 0; i < FINDER_CANDIDATES; i++) {
+        const struct finder_candidate *candidate = &learner->candidates[i];
+        if (candidate->length && 2 * candidate->length < whole->length + candidate->length / 2 &&
+            candidate->keyed >= candidate->length && has_votes(candidate) &&
+            is_voted_for(candidate))
+            return true;
+    }
+    return false;
+}
+
 /* The shortest candidate that has held long enough is made a period. */
 static struct finder_period *look(struct finder_learner *learner)
 {
@@ -529,7 +542,7 @@ static struct finder_period *look(struct finder_learner *learner)
         best = candidate;
         best_tier = tier;
     }
-    if (!best) return NULL;
+    if (!best || (best_tier == NOISY && has_part(learner, best))) return NULL;
     uint32_t soon = best->length / 4 + 1;
     switch (best_tier) {
     case CLEAN: best->next_clean = best->clean + soon; break;

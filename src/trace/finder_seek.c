@@ -61,13 +61,15 @@ static void guess_near(struct finder *finder, uint32_t lane, const struct finder
 {
     struct finder_period *period = finder->now;
     uint32_t due = finder->lanes[lane].cursor, index = due;
-    guess(finder, (struct finder_guess){.period = period, .cursor = due, .lane = lane});
+    guess(finder,
+          (struct finder_guess){.period = period, .cursor = due, .lane = lane, .near = true});
     index = period->ops[due].next;
-    guess(finder, (struct finder_guess){.period = period, .cursor = index, .lane = lane});
+    guess(finder,
+          (struct finder_guess){.period = period, .cursor = index, .lane = lane, .near = true});
     for (uint32_t i = 0; i < FINDER_NEAR && index != due; i++) {
         uint32_t evidence = 0, next = period->ops[index].next;
         if (finder_agrees(period, index, op, &evidence)) {
-            guess(finder, (struct finder_guess){period, index, next, 1, evidence, lane});
+            guess(finder, (struct finder_guess){period, index, next, 1, evidence, lane, true});
             return;
         }
         index = next;
@@ -93,7 +95,7 @@ static void guess_by_context(struct finder *finder, uint32_t lane, const struct 
             uint32_t evidence = 0;
             if (at->lane == lane && finder_agrees(period, index, op, &evidence))
                 guess(finder, (struct finder_guess){period, index, at->next, CONTEXT_MATCHES,
-                                                    evidence, lane});
+                                                    evidence, lane, false});
             index = at->like_next;
         }
     }
@@ -121,6 +123,7 @@ static bool is_better(const struct finder *finder, const struct finder_guess *a,
 {
     if ((a->period == finder->now) != (b->period == finder->now)) return a->period == finder->now;
     if (a->evidence != b->evidence) return a->evidence > b->evidence;
+    if (a->near != b->near) return a->near;
     if (a->matched != b->matched) return a->matched > b->matched;
     return a->period->op_count > b->period->op_count;
 }

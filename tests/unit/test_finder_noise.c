@@ -54,6 +54,22 @@ static void other_touches_hide_no_step(void **state)
     }
 }
 
+/* The passes of a step repeat themselves too, weights included; the step must win. */
+static void noisy_accumulation_is_one_step(void **state)
+{
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct job job;
+        open_noisy(&job, seed, 20, 0);
+        for (int i = 0; i < 5; i++) job_step(&job, 0, 4);
+        job_count(&job);
+        for (int i = 0; i < 5; i++) job_step(&job, 0, 4);
+        assert_int_equal(foretold(&job), job.ops);
+        assert_int_equal(finder_step(job.finder, job.place.period)->op_count,
+                         4 * (2 + 5 * JOB_LAYERS) + JOB_LAYERS);
+        job_close(&job);
+    }
+}
+
 /* What is added by chance is not foretold; what is real is, in most of its touches. */
 static void real_touches_are_foretold(void **state)
 {
@@ -90,7 +106,7 @@ static void added_ops_hide_no_step(void **state)
         for (int i = 0; i < 20; i++) extra_step(&job);
         assert_true(foretold(&job) * 100 > job.ops * 85);
         uint32_t length = finder_step(job.finder, job.place.period)->op_count;
-        assert_in_range(length, STEP_OPS, 4 * (STEP_OPS + 3)); /* steps, not parts of one */
+        assert_in_range(length, STEP_OPS, 8 * (STEP_OPS + 3)); /* steps, not parts of one */
         job_close(&job);
     }
 }
@@ -144,9 +160,13 @@ static void the_outlook_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(added_touches_hide_no_step), cmocka_unit_test(other_touches_hide_no_step),
-        cmocka_unit_test(real_touches_are_foretold),  cmocka_unit_test(added_ops_hide_no_step),
-        cmocka_unit_test(layers_are_no_step),         cmocka_unit_test(the_outlook_is_told),
+        cmocka_unit_test(added_touches_hide_no_step),
+        cmocka_unit_test(other_touches_hide_no_step),
+        cmocka_unit_test(noisy_accumulation_is_one_step),
+        cmocka_unit_test(real_touches_are_foretold),
+        cmocka_unit_test(added_ops_hide_no_step),
+        cmocka_unit_test(layers_are_no_step),
+        cmocka_unit_test(the_outlook_is_told),
     };
     return cmocka_run_group_tests_name("finder_noise", tests, NULL, NULL);
 }
