@@ -22,6 +22,7 @@ struct command {
 int cli_run(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_sim(int argc, char **argv);
+int cli_bench(int argc, char **argv);
 
 /* Prints `vrampool: …` on stderr, whatever the log's level, and returns the status. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -488,10 +488,10 @@ static bool read_name(const struct reader *reader, struct machine *machine)
 
 static bool read_machine(const struct reader *reader, struct machine *machine)
 {
-    static const char *const known[] = {"machine",      "name",           "cards",  "host",
-                                        "granularity",  "address",        "paths",  "links",
-                                        "through_host", "end_latency_ns", "relays", "costs",
-                                        "calibrated",   "comment"};
+    static const char *const known[] = {"machine",     "name",         "cards",          "host",
+                                        "granularity", "address",      "hbm_latency_ns", "paths",
+                                        "links",       "through_host", "end_latency_ns", "relays",
+                                        "costs",       "calibrated",   "comment"};
     static const char *const needed[] = {"machine", "name", "cards", "host", "paths"};
     uint64_t version = 0;
     if (!knows_all(reader, known, COUNT(known)) || !needs(reader, needed, COUNT(needed)))
@@ -503,6 +503,7 @@ static bool read_machine(const struct reader *reader, struct machine *machine)
     bool fine = read_name(reader, machine) && get_size(reader, "host", &machine->host_bytes) &&
                 get_size(reader, "granularity", &machine->granularity_bytes) &&
                 get_size(reader, "address", &machine->address_bytes) &&
+                get_u32(reader, "hbm_latency_ns", &machine->hbm_latency_ns) &&
                 read_list(reader, "cards", machine, read_card) &&
                 read_list(reader, "paths", machine, read_path) && read_all_links(reader, machine) &&
                 every_path_is_there(reader, machine);

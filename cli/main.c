@@ -13,6 +13,7 @@ static const struct command commands[] = {
     {"run", "run a program on the joined memory", cli_run},
     {"info", "show what this machine has and what can be pooled", cli_info},
     {"sim", "predict a recorded job's step when less of it fits the card", cli_sim},
+    {"bench", "measure every pair of places", cli_bench},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

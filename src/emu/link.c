@@ -246,25 +246,29 @@ static vp_status lose(const struct loss *loss)
     case LOSE_LANES: {
         unsigned dead = link->dead_lanes + loss->lanes;
         link->dead_lanes = (uint8_t)(dead < link->lanes ? dead : link->lanes);
-        log_warn("emulator: %u of the lanes between %u and %u are lost", loss->lanes, loss->a,
-                 loss->b);
         break;
     }
-    case LOSE_LINK:
-        link->dead = true;
-        log_warn("emulator: the link between %u and %u is lost", loss->a, loss->b);
-        break;
-    case LOSE_RELAY:
-        emu.machine.relays.dead[loss->a] = true;
-        log_warn("emulator: card %u passes nothing on any more", loss->a);
-        break;
-    case LOSE_CARD:
-        lose_card(loss->a);
-        log_warn("emulator: card %u is lost", loss->a);
-        break;
+    case LOSE_LINK: link->dead = true; break;
+    case LOSE_RELAY: emu.machine.relays.dead[loss->a] = true; break;
+    case LOSE_CARD: lose_card(loss->a); break;
     }
     links_changed();
     return VP_OK;
+}
+
+static void tell(const struct loss *loss)
+{
+    switch (loss->what) {
+    case LOSE_LANES:
+        log_warn("emulator: %u of the lanes between %u and %u are lost", loss->lanes, loss->a,
+                 loss->b);
+        break;
+    case LOSE_LINK:
+        log_warn("emulator: the link between %u and %u is lost", loss->a, loss->b);
+        break;
+    case LOSE_RELAY: log_warn("emulator: card %u passes nothing on any more", loss->a); break;
+    case LOSE_CARD: log_warn("emulator: card %u is lost", loss->a); break;
+    }
 }
 
 bool loss_step(uint64_t at_ns)
@@ -273,8 +277,7 @@ bool loss_step(uint64_t at_ns)
     struct loss loss = emu.losses[0];
     memmove(&emu.losses[0], &emu.losses[1], --emu.loss_count * sizeof *emu.losses);
     if (loss.at_ns > emu.device_ns) emu.device_ns = loss.at_ns;
-    vp_status status = lose(&loss);
-    (void)status; /* logged */
+    if (lose(&loss) == VP_OK) tell(&loss);
     return true;
 }
 

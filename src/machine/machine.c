@@ -24,12 +24,15 @@ static const struct machine_path plain_peer = {.gbps = 50,
 static const struct machine_path plain_host = {
     .gbps = 25, .both_gbps = 24, .latency_ns = 1200, .start_ns = COPY_START_NS, .access = true};
 
+enum { HBM_LATENCY_NS = 600 }; /* where nobody says */
+
 void machine_fill_own_paths(struct machine *machine)
 {
+    uint32_t latency_ns = machine->hbm_latency_ns ? machine->hbm_latency_ns : HBM_LATENCY_NS;
     for (unsigned card = 0; card < machine->cards && card < VP_MAX_CARDS; card++) {
         machine->path[card][card] = (struct machine_path){.gbps = machine->hbm_gbps[card],
                                                           .both_gbps = machine->hbm_gbps[card],
-                                                          .latency_ns = 600,
+                                                          .latency_ns = latency_ns,
                                                           .start_ns = COPY_START_NS,
                                                           .access = true,
                                                           .atomics = true};

@@ -98,6 +98,7 @@ struct machine {
     uint64_t granularity_bytes;       /* of physical allocations: 2 MiB on real cards */
     uint64_t address_bytes;           /* largest address range that can be reserved */
     double hbm_gbps[VP_MAX_CARDS];    /* local memory, as kernels stream it */
+    uint32_t hbm_latency_ns;          /* of one load from it; 0: 600 */
     /* [from][to]; a card's path to itself is derived from its hbm_gbps. */
     struct machine_path path[VP_MAX_CARDS + 1][VP_MAX_CARDS + 1];
     unsigned links;

@@ -123,6 +123,7 @@ static void put_cards(struct writer *out, const struct machine *machine)
 {
     put(out, " hbm=*:%llu hbm_rate=*:%llu", (unsigned long long)machine->hbm_bytes[0],
         rate_to_text(machine->hbm_gbps[0]));
+    if (machine->hbm_latency_ns) put(out, " hbm_latency=%u", machine->hbm_latency_ns);
     for (unsigned card = 1; card < machine->cards; card++) {
         if (machine->hbm_bytes[card] != machine->hbm_bytes[0])
             put(out, " hbm=%u:%llu", card, (unsigned long long)machine->hbm_bytes[card]);
@@ -378,6 +379,8 @@ static bool read_pair(const char *key, const char *value, struct machine *machin
     if (machine->cards == 0) return false; /* what follows needs to know how many there are */
     if (strcmp(key, "hbm") == 0) return read_hbm(value, machine);
     if (strcmp(key, "hbm_rate") == 0) return read_hbm_rate(value, machine);
+    if (strcmp(key, "hbm_latency") == 0)
+        return take_u32(&value, &machine->hbm_latency_ns) && !*value;
     if (strcmp(key, "path") == 0) return read_path(value, machine);
     if (strcmp(key, "link") == 0) return read_link(value, machine);
     if (strcmp(key, "through") == 0) return read_through(value, machine);

@@ -1,0 +1,57 @@
+/* What `vrampool bench` measures, and how it shows it. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include <stdbool.h>
+
+#include "driver/driver.h"
+#include "machine/machine.h"
+
+enum { BENCH_MAX_ROUNDS = 1000, BENCH_PLACES = VP_MAX_CARDS + 1 };
+
+/* One ordered pair of places. The card at one end (`from`, where both are cards) uses memory at the
+ * other end in place. */
+struct bench_pair {
+    unsigned from, to;
+    unsigned hops;    /* links between cards; 0 within a card and wherever the host is an end */
+    double copy_gbps; /* median of the rounds */
+    bool in_place;    /* the three below could be measured */
+    double read_gbps, write_gbps;
+    double latency_ns; /* of one load that needs the one before */
+};
+
+struct bench {
+    char machine[64];
+    bool emulated;
+    unsigned cards;
+    struct machine described; /* of an emulated machine */
+    uint64_t asked_bytes, size_bytes;
+    unsigned rounds;
+    struct bench_pair pair[BENCH_PLACES * BENCH_PLACES];
+    unsigned pairs;
+    bool has_fallback; /* there are two cards */
+    double fallback_gbps, fallback_latency_ns;
+    double lookup_ns;
+};
+
+/* Measures all pairs that bench->cards has; the driver is loaded and initialised. False, and why is
+ * on stderr: a call failed, or a copy's data were wrong. */
+bool bench_measure(const struct driver *driver, struct bench *bench) VP_MUST_USE;
+
+/* Average of looking up one address in a page table of 10^5 chunks, in ns of this thread. */
+double bench_lookup_ns(void);
+
+/* Gives the emulator behind a driver the kernels that bench_kernels.ptx has for cards. */
+bool bench_register_kernels(const struct driver *driver) VP_MUST_USE;
+
+const char *bench_place_name(const struct bench *bench, unsigned place, char name[16]);
+
+void bench_print_table(const struct bench *bench);
+
+/* Prints JSON; docs/topology.md has the fields. */
+void bench_print_json(const struct bench *bench);
+
+/* Draws the rates. VP_IO: the file cannot be written (logged). */
+vp_status bench_draw(const struct bench *bench, const char *path) VP_MUST_USE;
+
+#endif

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""`vrampool bench`: what it measures on emulated machines is what they were described as.
+
+Usage: test_bench.py BUILD"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+VRAMPOOL = os.path.join(BUILD, "vrampool")
+
+
+def bench(*options):
+    return subprocess.run([VRAMPOOL, "bench", *options], capture_output=True, text=True,
+                          timeout=120, check=False)
+
+
+def measured(*options):
+    done = bench(*options, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def number(place):
+    return int(place.removeprefix("card"))
+
+
+class DoubleCube(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.bench = measured("--emulate", "double-cube-8x24")
+
+    def about(self, value, wanted, percent):
+        self.assertLessEqual(abs(value - wanted), wanted * percent / 100)
+
+    def test_every_pair_of_places(self):
+        names = [f"card{i}" for i in range(8)] + ["host0"]
+        pairs = [(pair["from"], pair["to"]) for pair in self.bench["pairs"]]
+        self.assertEqual(pairs, [(a, b) for a in names for b in names if (a, b) != ("host0",) * 2])
+
+    def test_the_reference_table(self):
+        for pair in self.bench["pairs"]:
+            if "host0" in (pair["from"], pair["to"]):
+                self.assertEqual(pair["hops"], 0)
+                continue
+            a, b = number(pair["from"]), number(pair["to"])
+            near = a // 4 == b // 4 or a % 4 == b % 4
+            self.assertEqual(pair["hops"], 0 if a == b else 1 if near else 2)
+            self.assertGreaterEqual(pair["copy_gbps"], 75)
+            if a != b:
+                gbps, latency = (102.4, 420) if near else (78.6, 710)
+                self.about(pair["copy_gbps"], gbps, 2)
+                self.about(pair["read_gbps"], gbps, 2)
+                self.about(pair["write_gbps"], gbps, 2)
+                self.about(pair["latency_ns"], latency, 5)
+        self.about(self.bench["fallback_gbps"], 28.3, 2)
+        self.about(self.bench["fallback_latency_ns"], 1200, 5)
+
+    def test_a_lookup_is_fast(self):
+        self.assertGreater(self.bench["lookup_ns"], 0)
+        self.assertLess(self.bench["lookup_ns"], 200)
+
+    def test_sizes_are_cut_down_and_it_says_so(self):
+        self.assertEqual(self.bench["asked_bytes"], 8 << 30)
+        self.assertEqual(self.bench["size_bytes"], 32 << 20)
+
+
+class Others(unittest.TestCase):
+    def test_peers_without_access(self):
+        found = measured("--emulate", "rtx4090-8@24M", "--size", "6M", "--rounds", "1")
+        for pair in found["pairs"]:
+            if "host0" not in (pair["from"], pair["to"]) and pair["from"] != pair["to"]:
+                self.assertEqual(pair["hops"], 0)
+                self.assertIsNone(pair["read_gbps"])
+                self.assertIsNone(pair["latency_ns"])
+                self.assertLess(pair["copy_gbps"], 22)
+
+    def test_one_card_has_no_fallback(self):
+        found = measured("--emulate", "h200@512M", "--size", "32M")
+        self.assertIsNone(found["fallback_gbps"])
+        host = [pair for pair in found["pairs"] if pair["to"] == "host0"][0]
+        self.assertAlmostEqual(host["copy_gbps"], 55.3, delta=0.6)
+        self.assertAlmostEqual(host["latency_ns"], 1130, delta=10)
+
+    def test_table_and_picture(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "b.svg")
+            done = bench("--emulate", "2x64M", "--svg", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("cut down from 8.0 GiB: emulated", done.stdout)
+            self.assertIn("in its own time", done.stdout)
+            self.assertEqual(done.stderr, "")
+            root = xml.etree.ElementTree.parse(path).getroot()
+            self.assertIn("card1", "".join(root.itertext()))
+
+    def test_mistakes(self):
+        for options, said in [(("--rounds", "0"), "from 1 to 1000"),
+                              (("--rounds", "many"), "from 1 to 1000"),
+                              (("--size", "1K"), "at least 2M"),
+                              (("--emulate", "nonesuch"), "no machine `nonesuch`"),
+                              (("--emulate", "8x24M@0"), "what follows @"),
+                              (("surplus",), "runs no program"),
+                              (("--round", "3"), "did you mean --rounds")]:
+            with self.subTest(options):
+                done = bench(*options)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(said, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
