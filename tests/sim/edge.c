@@ -194,6 +194,8 @@ static CUresult pick_error(enum sim_call call)
     return for_memory ? CUDA_ERROR_OUT_OF_MEMORY : errors[random_below(&sim.failure, 3)];
 }
 
+enum { CONTEXT_TRIES = 7 }; /* in a row; the pool tries once more */
+
 static bool fails_in_burst(enum sim_call call)
 {
     if (sim.burst_left == 0) {
@@ -209,6 +211,10 @@ static bool fails_in_burst(enum sim_call call)
             sim.burst_other = SIM_cuMemUnmap;
             sim.burst_left = 24;
         }
+        /* A thread whose context cannot be restored works on another card from then on: nobody but
+         * the program could help that. */
+        if (sim.burst_call == SIM_cuCtxSetCurrent && sim.burst_left > CONTEXT_TRIES)
+            sim.burst_left = CONTEXT_TRIES;
     }
     if (call != sim.burst_call && call != sim.burst_other) return false;
     sim.burst_left--;
