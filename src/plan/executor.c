@@ -272,12 +272,20 @@ static void look_through(struct executor *executor)
     executor->revision++;
 }
 
-/* The same, but from the end of the list and only to the first that has not come: that is enough to
- * know that the op has to wait. */
+/* The same, but of those that have frames only from the end of the list to the first that has not
+ * come: that is enough to know that the op has to wait. The others take every frame at once, so
+ * that it is not counted as room any more. */
 static void look_again(struct executor *executor)
 {
-    if (executor->options.mode == EXECUTOR_INPLACE) look_through(executor);
-    while (executor->wanted_count &&
+    uint32_t kept = 0, births = executor->wanted_births;
+    if (births > executor->wanted_count) births = executor->wanted_count;
+    for (uint32_t i = 0; i < births; i++)
+        if (!prepare(executor, executor->wanted[i])) executor->wanted[kept++] = executor->wanted[i];
+    executor->wanted_births = kept;
+    if (kept < births) executor->revision++;
+    for (; births > kept; births--)
+        executor->wanted[births - 1] = executor->wanted[--executor->wanted_count];
+    while (executor->wanted_count > kept &&
            prepare(executor, executor->wanted[executor->wanted_count - 1])) {
         executor->wanted_count--;
         executor->revision++;

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "plan/gaps.h"
 
-enum { SPARE_CHUNKS = 3, AHEAD_OPS = 64, LEAD_OPS = 1024, CHUNKS_OF_A_CARD = 12 };
+enum { SPARE_CHUNKS = 3, AHEAD_OPS = 64, LEAD_OPS = 1024, FEW_OPS = 3000, CHUNKS_OF_A_CARD = 12 };
 
 const char *plan_policy_name(enum plan_policy policy)
 {
@@ -168,6 +168,17 @@ static bool moves(const struct sim_result *result)
     return result->in_bytes + result->out_bytes > 0;
 }
 
+/* Where it pays to lead less, other gaps may be the best. Long steps would take too long. */
+static void try_weights_led(struct search *search)
+{
+    const struct executor_options *options = &search->best->options;
+    if (search->status != VP_OK || search->shape->op_count > FEW_OPS) return;
+    if (options->mode > EXECUTOR_EAGER || options->lead_ops == LEAD_OPS) return;
+    search->options = *options;
+    try_weights(search);
+    search->options = default_options(search);
+}
+
 static void try_all(struct search *search)
 {
     try_rule(search, EXECUTOR_EAGER);
@@ -175,6 +186,7 @@ static void try_all(struct search *search)
     try_weights(search);
     if (is_perfect(search)) return;
     try_leads(search);
+    try_weights_led(search);
     try_rule(search, EXECUTOR_DEMAND);
     try_rule(search, EXECUTOR_LRU);
     try_rule(search, EXECUTOR_INPLACE);
