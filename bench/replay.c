@@ -1,7 +1,7 @@
 /* Plays a recorded step on the real pool in virtual time; see replay.h.
  *
- *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy lru|plan] [--jitter PERCENT]
- *     [--stale PERCENT] [--extra MOST] [--seed N] [--json]
+ *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy NAME] [--jitter PERCENT]
+ *     [--stale PERCENT] [--extra MOST] [--seed N] [--report FILE] [--json]
  *
  * --stale: so many operations' parameters also hold the address of a block that was freed of late,
  * at which something else may live by now, each time other ones. --extra: up to so many small
@@ -17,45 +17,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "base/units.h"
 
 enum { STEADY = 6 }; /* steps of which the median is said */
 
 struct replay replay = {.steps = 12, .policy = VP_POLICY_PLAN};
 
-static const char *path;
+static const char *path, *report;
 static uint64_t hbm_bytes, host_bytes = 112 * GIB;
 static unsigned jitter_percent; /* work on the device takes up to so much longer */
 static bool json;
 
 static bool read_options(int argc, char **argv)
 {
-    static const struct option options[] = {{"hbm", required_argument, NULL, 'c'},
-                                            {"host", required_argument, NULL, 'h'},
-                                            {"steps", required_argument, NULL, 's'},
-                                            {"policy", required_argument, NULL, 'p'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"jitter", required_argument, NULL, 'r'},
-                                            {"mark", required_argument, NULL, 'm'},
-                                            {"stale", required_argument, NULL, 't'},
-                                            {"extra", required_argument, NULL, 'e'},
-                                            {"seed", required_argument, NULL, 'd'},
-                                            {0}};
+    static const struct option options[] = {
+        {"hbm", required_argument, NULL, 'c'},    {"host", required_argument, NULL, 'h'},
+        {"steps", required_argument, NULL, 's'},  {"policy", required_argument, NULL, 'p'},
+        {"json", no_argument, NULL, 'j'},         {"jitter", required_argument, NULL, 'r'},
+        {"mark", required_argument, NULL, 'm'},   {"stale", required_argument, NULL, 't'},
+        {"extra", required_argument, NULL, 'e'},  {"seed", required_argument, NULL, 'd'},
+        {"report", required_argument, NULL, 'o'}, {0}};
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
         case 'c': ok = units_parse_size(optarg, &hbm_bytes); break;
         case 'h': ok = units_parse_size(optarg, &host_bytes); break;
         case 's': replay.steps = (unsigned)strtoul(optarg, NULL, 10); break;
-        case 'p':
-            replay.policy = strcmp(optarg, "lru") == 0 ? VP_POLICY_LRU : VP_POLICY_PLAN;
-            ok = replay.policy == VP_POLICY_LRU || strcmp(optarg, "plan") == 0;
-            break;
+        case 'p': ok = env_parse_policy(optarg, &replay.policy); break;
         case 'r': jitter_percent = (unsigned)strtoul(optarg, NULL, 10); break;
         case 't': replay.stale_percent = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'e': replay.extra_most = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'd': replay.random.state = strtoull(optarg, NULL, 10); break;
         case 'm': replay.mark_key = step_key(TRACE_KERNEL, optarg); break;
+        case 'o': report = optarg; break;
         case 'j': json = true; break;
         default: ok = false;
         }
@@ -195,19 +190,20 @@ int main(int argc, char **argv)
 {
     if (!read_options(argc, argv)) {
         fprintf(stderr, "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
-                        "[--policy lru|plan] [--jitter PERCENT] [--stale PERCENT] "
-                        "[--extra MOST] [--seed N] [--json]\n");
+                        "[--policy NAME] [--jitter PERCENT] [--stale PERCENT] "
+                        "[--extra MOST] [--seed N] [--report FILE] [--json]\n");
         return 2;
     }
     if (!read_step() || !name_ops() || open_pool() != VP_OK) return 1;
     replay_play(replay_program);
     print_all();
+    bool wrong = report && vp_report(replay.pool, report) != VP_OK;
     replay_cache_end();
     replay_content_end();
     vp_close(replay.pool);
-    bool wrong = emu_findings_count() > 0;
-    if (wrong) fprintf(stderr, "replay: the emulator found: %s\n", emu_findings().first);
+    bool found = emu_findings_count() > 0;
+    if (found) fprintf(stderr, "replay: the emulator found: %s\n", emu_findings().first);
     emu_close();
     step_release(&replay.step);
-    return wrong;
+    return wrong || found;
 }

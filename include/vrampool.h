@@ -214,7 +214,8 @@ VP_API unsigned vp_place_count(vp_pool *pool);
 VP_API vp_status vp_place_info(vp_pool *pool, unsigned place, vp_place_info_t *info) VP_MUST_USE;
 VP_API void vp_stats_read(vp_pool *pool, vp_stats *stats);
 
-/* Writes the report (JSON) to a file; `-` is stderr. VP_IO: it could not be written. */
+/* Writes the report to a file: JSON, or a page of HTML where the name ends in .html; `-` is stderr.
+ * Takes seconds where a step was learned, for predictions. VP_IO: it could not be written. */
 VP_API vp_status vp_report(vp_pool *pool, const char *path) VP_MUST_USE;
 
 #ifdef __cplusplus

@@ -30,18 +30,38 @@ bool log_parse_level(const char *name, enum log_level *level)
     return false;
 }
 
-void log_write(enum log_level level, const char *format, ...)
+static void write_line(enum log_level level, const char *format, va_list args)
 {
-    if (level > log_get_level()) return;
     char line[1024];
     int used = snprintf(line, sizeof line, "vrampool: %s%s", level < LOG_INFO ? names[level] : "",
                         level < LOG_INFO ? ": " : "");
-    va_list args;
-    va_start(args, format);
     used += vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
-    va_end(args);
     if (used > (int)sizeof line - 2) used = (int)sizeof line - 2;
     line[used++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, (size_t)used); /* one write: lines never mix */
     (void)written;
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+    if (level > log_get_level()) return;
+    va_list args;
+    va_start(args, format);
+    write_line(level, format, args);
+    va_end(args);
+}
+
+bool log_shows_progress(void)
+{
+    enum log_level level = log_get_level();
+    return level >= LOG_INFO || (level >= LOG_WARN && isatty(STDERR_FILENO));
+}
+
+void log_progress(const char *format, ...)
+{
+    if (!log_shows_progress()) return;
+    va_list args;
+    va_start(args, format);
+    write_line(LOG_INFO, format, args);
+    va_end(args);
 }

@@ -17,6 +17,11 @@ bool log_parse_level(const char *name, enum log_level *level);
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* News of what goes on, for somebody who watches: shown at level INFO, and on a terminal from level
+ * WARN on. Asked for first where it costs something to have any. */
+bool log_shows_progress(void);
+void log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
 #define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)

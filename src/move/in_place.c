@@ -86,6 +86,13 @@ enum in_place_verdict in_place_judge(const struct in_place *costs, uint64_t func
     return cost_of(costs, entry) >= 0 ? IN_PLACE_PAYS : IN_PLACE_UNKNOWN;
 }
 
+uint64_t in_place_near_ns(const struct in_place *costs, uint64_t function, uint64_t bytes)
+{
+    const struct in_place_function *entry = &costs->functions[find(costs, function)];
+    if (entry->near_bytes <= 0) return 0;
+    return (uint64_t)(entry->near_ns / entry->near_bytes * (double)bytes);
+}
+
 bool in_place_wants(const struct in_place *costs, uint64_t function, bool far)
 {
     const struct in_place_function *entry = &costs->functions[find(costs, function)];

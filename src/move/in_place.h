@@ -52,6 +52,9 @@ enum in_place_verdict in_place_judge(const struct in_place *costs, uint64_t func
 /* The measured cost; negative: not known. */
 double in_place_cost(const struct in_place *costs, uint64_t function);
 
+/* How long the function would take over so many bytes with all at home; 0: not known. */
+uint64_t in_place_near_ns(const struct in_place *costs, uint64_t function, uint64_t bytes);
+
 /* Whether measuring the function would tell something new: when it is far, or near. */
 bool in_place_wants(const struct in_place *costs, uint64_t function, bool far);
 

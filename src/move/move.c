@@ -421,6 +421,7 @@ enum move_verdict move_admit(struct move *move, struct move_request *request)
     if (all == CHUNK_FINE && alone) {
         leave_queue(move, request);
         move->counts.in_place += request->in_place > 0;
+        move->counts.in_place_pages += request->in_place_pages;
         move->exclusive_running += request->exclusive;
         return MOVE_ADMITTED;
     }

@@ -156,7 +156,8 @@ struct move_lane {
 };
 
 struct move_counts {
-    uint64_t in_bytes, out_bytes, fetches, evictions, clean_drops, drops, recalls, in_place;
+    uint64_t in_bytes, out_bytes, fetches, evictions, clean_drops, drops, recalls;
+    uint64_t in_place, in_place_pages; /* operations; what they used so */
 };
 
 /* The last look of its kind: before anything changes the next one finds the same. */

@@ -239,8 +239,8 @@ vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
         else
             try_rule(&search, rules[policy]);
     }
-    if (search.status == VP_QUOTA) say_what_is_short(&search);
-    if (search.status == VP_NOT_READY)
+    if (search.status == VP_QUOTA && !limits->quiet) say_what_is_short(&search);
+    if (search.status == VP_NOT_READY && !limits->quiet)
         log_error("policy %s moves data without end on this step", plan_policy_name(policy));
     if (search.status == VP_NO_HOST_MEMORY) log_error("no memory to plan %u ops", shape->op_count);
     free(search.swapped);

@@ -25,6 +25,7 @@ const char *plan_policy_name(enum plan_policy policy);
 struct plan_limits {
     uint64_t hbm_bytes;  /* of the card, for data and spare frames */
     uint64_t host_bytes; /* of the refuge */
+    bool quiet;          /* a step that cannot run within them is no error */
 };
 
 struct plan {

@@ -10,12 +10,14 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "pool/measure.h"
+#include "pool/predict.h"
 
 enum {
     STUDY_EVENTS = 4096,
     KNOWN_PERIODS = 16,
     FOLLOWED_PERCENT = 50,
     REPORT_OPS = 8192, /* after so many operations it is said how well they were foretold */
+    PREDICT_STEPS = 4, /* measured before the step's time is predicted */
 };
 
 static const uint64_t study_wait_ns = 5 * NS_PER_MS;
@@ -24,6 +26,8 @@ struct foresee {
     struct finder *finder;
     pthread_t student;
     bool runs;
+    pthread_mutex_t studying; /* the learner; taken before the pool's lock */
+    bool told;                /* what the step should take */
     struct {
         uint32_t number, op_count;
     } known[KNOWN_PERIODS];
@@ -79,6 +83,57 @@ static void report(vp_pool *pool)
     foresee->reported = stats;
 }
 
+bool foresee_with_step(vp_pool *pool, void (*use)(void *context, const struct step *step),
+                       void *context)
+{
+    struct foresee *foresee = pool->foresee;
+    if (!foresee || !pool->measure) return false;
+    pthread_mutex_lock(&foresee->studying);
+    pool_lock(pool);
+    uint32_t number = measure_period(pool->measure);
+    pool_unlock(pool);
+    if (!number) number = finder_newest(foresee->finder);
+    const struct step *step = number ? finder_step(foresee->finder, number) : NULL;
+    if (step) use(context, step);
+    pthread_mutex_unlock(&foresee->studying);
+    return step != NULL;
+}
+
+struct telling {
+    vp_pool *pool;
+    struct predict predict;
+    bool ok;
+};
+
+static void predict_now(void *context, const struct step *step)
+{
+    struct telling *telling = context;
+    struct predict_setup setup;
+    pool_predict_setup(telling->pool, &setup);
+    telling->ok = predict_step(step, &setup, &telling->predict) == VP_OK;
+}
+
+static bool is_measured(vp_pool *pool)
+{
+    pool_lock(pool);
+    bool enough = pool->measure && measure_steps(pool->measure, NULL) >= PREDICT_STEPS;
+    pool_unlock(pool);
+    return enough;
+}
+
+/* The line about what to expect: once, in the student's thread, which has the time. */
+static void tell(vp_pool *pool)
+{
+    struct telling telling = {.pool = pool};
+    pool->foresee->told = true;
+    if (!log_shows_progress()) return;
+    if (!foresee_with_step(pool, predict_now, &telling) || !telling.ok) return;
+    const struct sim_result *now = &telling.predict.now;
+    log_progress("the step is learned; it should take %.3f s, %.0f %% of its speed with everything "
+                 "in HBM",
+                 (double)now->step_ns / 1e9, 100.0 * (double)now->in_hbm_ns / (double)now->step_ns);
+}
+
 void *foresee_main(void *argument)
 {
     vp_pool *pool = argument;
@@ -86,10 +141,13 @@ void *foresee_main(void *argument)
     pool_lock(pool);
     while (!pool->stopping) {
         pool_unlock(pool);
+        pthread_mutex_lock(&foresee->studying);
         bool more = finder_study(foresee->finder, STUDY_EVENTS);
         uint32_t newest = finder_newest(foresee->finder);
         if (newest) learn_period(pool, newest);
         report(pool);
+        pthread_mutex_unlock(&foresee->studying);
+        if (!foresee->told && is_measured(pool)) tell(pool);
         pool_lock(pool);
         if (!more && !pool->stopping) pool_wait(pool, study_wait_ns);
     }
@@ -127,9 +185,13 @@ static void start(vp_pool *pool)
         free(foresee);
         return;
     }
+    pthread_mutex_init(&foresee->studying, NULL);
     pool->foresee = foresee;
     pool->measure = measure_create(pool, foresee->finder);
     announce(pool, foresee->finder);
+    char live[16];
+    log_progress("memory has to leave the card, %s live in blocks; learning the program's step",
+                 units_format_size(pool->segments.live_bytes, live, sizeof live));
     if (pool->edge) return; /* somebody plays the student */
     sigset_t all, before;
     sigfillset(&all);
@@ -227,6 +289,7 @@ void foresee_destroy(vp_pool *pool)
     measure_destroy(pool, pool->measure);
     pool->measure = NULL;
     finder_destroy(foresee->finder);
+    pthread_mutex_destroy(&foresee->studying);
     foresight_destroy(&pool->move.foresight);
     free(foresee);
     pool->foresee = NULL;

@@ -76,6 +76,7 @@ struct measure; /* measure.h */
 struct vet;     /* vet.c */
 struct record;  /* record.c */
 struct foresee; /* foresee.c */
+struct step;    /* trace/step.h */
 
 /* Threads and time, for running the whole pool in one thread under the simulated driver: NULL in
  * real life. */
@@ -316,8 +317,17 @@ void foresee_op(vp_pool *pool, struct pool_op *op);
 void foresee_alloc(vp_pool *pool, uint32_t id, uint64_t bytes);
 void foresee_free(vp_pool *pool, uint32_t id);
 void foresee_stats(const vp_pool *pool, vp_stats *stats);
+
+/* Calls `use` with the step that repeats, while nothing is learned; false: there is none yet. Lock
+ * not held. */
+bool foresee_with_step(vp_pool *pool, void (*use)(void *context, const struct step *step),
+                       void *context);
 void foresee_destroy(vp_pool *pool); /* after pool->stopping was set */
 void *foresee_main(void *pool);      /* the student's body, from when pool->foresee is there */
+
+/* report.c: what this pool's steps are predicted with. Lock not held. */
+struct predict_setup;
+void pool_predict_setup(vp_pool *pool, struct predict_setup *setup);
 
 /* verify.c */
 void verify_begin(struct pool_op *op);

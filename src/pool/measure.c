@@ -46,7 +46,8 @@ struct measure {
     uint64_t head, tail; /* taken: head … tail-1 */
     uint64_t ops, waits, copies, wait_ns;
     uint32_t period, followed; /* operations of it in a row */
-    uint64_t step, turns;
+    uint32_t turning;          /* the last period there was */
+    uint64_t step, turns;      /* of the program; of this period */
     struct {
         CUevent event;
         uint64_t step;
@@ -119,6 +120,7 @@ static void count(const vp_pool *pool, struct measure_counts *counts)
         .drops = moves->drops,
         .holds = pool->holds,
         .in_place = moves->in_place,
+        .in_place_bytes = moves->in_place_pages * pool->page_bytes,
     };
 }
 
@@ -146,6 +148,10 @@ static bool follow(struct measure *measure, const struct finder_place *place, ui
     if (!op_count || place->period != measure->period) {
         measure->period = op_count ? place->period : 0;
         measure->followed = 0;
+        if (op_count && place->period != measure->turning) {
+            measure->turning = place->period;
+            measure->turns = 0;
+        }
         measure->step += 2; /* no step goes across */
     }
     bool starts = op_count && place->op == 0;
@@ -306,6 +312,8 @@ static void note(struct measure *measure, struct measure_sample *sample,
     if (reading->ok && sample->far_bytes) {
         in_place_note_far(&measure->in_place, sample->function, sample->bytes, sample->far_bytes,
                           reading->ran_ns);
+        uint64_t near_ns = in_place_near_ns(&measure->in_place, sample->function, sample->bytes);
+        if (near_ns) finder_duration(measure->finder, sample->number, near_ns);
     } else if (reading->ok) {
         in_place_note_near(&measure->in_place, sample->function, sample->bytes, reading->ran_ns);
         finder_duration(measure->finder, sample->number, reading->ran_ns);
@@ -341,13 +349,24 @@ enum in_place_verdict measure_in_place(const vp_pool *pool, const struct pool_op
                          : IN_PLACE_UNKNOWN;
 }
 
+uint32_t measure_period(const struct measure *measure)
+{
+    if (!measure->step_count) return 0;
+    return measure->steps[(measure->step_count - 1) % MEASURE_STEPS].period;
+}
+
 uint32_t measure_steps(const struct measure *measure, struct measure_step *steps)
 {
     uint64_t count = measure->step_count;
-    uint32_t kept = count < MEASURE_STEPS ? (uint32_t)count : MEASURE_STEPS;
-    for (uint32_t i = 0; i < kept; i++)
-        steps[i] = measure->steps[(count - kept + i) % MEASURE_STEPS];
-    return kept;
+    uint64_t first = count < MEASURE_STEPS ? 0 : count - MEASURE_STEPS;
+    uint32_t found = 0;
+    for (uint64_t i = first; i < count; i++) {
+        const struct measure_step *step = &measure->steps[i % MEASURE_STEPS];
+        bool same = step->period == measure->steps[(count - 1) % MEASURE_STEPS].period;
+        if (same && steps) steps[found] = *step;
+        found += same;
+    }
+    return found;
 }
 
 struct measure_rates measure_rates_of(const struct measure *measure)

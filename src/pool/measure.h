@@ -40,7 +40,8 @@ struct measure_sample;
     X(evictions)                                                                                   \
     X(drops)                                                                                       \
     X(holds)                                                                                       \
-    X(in_place)
+    X(in_place)                                                                                    \
+    X(in_place_bytes)
 
 struct measure_counts {
 #define MEASURE_FIELD(name) uint64_t name;
@@ -84,7 +85,11 @@ void measure_poll(vp_pool *pool);
 /* What using memory in place costs this function. Lock held. */
 enum in_place_verdict measure_in_place(const vp_pool *pool, const struct pool_op *op);
 
-/* Lock held. The steps kept, oldest first, into steps[MEASURE_STEPS]; returns how many. */
+/* Lock held. The period of the last step that was measured; 0: none. */
+uint32_t measure_period(const struct measure *measure);
+
+/* Lock held. The steps of that period that are kept, oldest first, into steps[MEASURE_STEPS] (may
+ * be NULL); returns how many. */
 uint32_t measure_steps(const struct measure *measure, struct measure_step *steps);
 struct measure_rates measure_rates_of(const struct measure *measure);
 const struct in_place *measure_costs(const struct measure *measure);

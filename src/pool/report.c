@@ -1,12 +1,14 @@
-/* What is said about a pool: counters, the line at exit, the report. */
-#include "pool/internal.h"
+#include "pool/report.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "machine/machine.h"
+#include "pool/internal.h"
 
 unsigned vp_place_count(vp_pool *pool)
 {
@@ -105,22 +107,193 @@ void pool_log_summary(vp_pool *pool)
             units_format_size(stats.moved_bytes, size, sizeof size));
 }
 
-static void write_places(vp_pool *pool, FILE *file)
+/* ---- predicting ---- */
+
+/* Where most of what leaves goes: to the other cards where they have room for all of it. */
+static bool goes_to_cards(const vp_pool *pool, unsigned card, struct plan_limits *limits)
 {
-    fprintf(file, "  \"places\": [");
-    for (unsigned i = 0; i < pool->frames.places; i++) {
-        vp_place_info_t info;
-        vp_status status = vp_place_info(pool, i, &info);
-        if (status != VP_OK) continue;
-        fprintf(file,
-                "%s\n    {\"name\": \"%s\", \"kind\": \"%s\", \"capacity_bytes\": %llu, "
-                "\"used_bytes\": %llu, "
-                "\"reserve_bytes\": %llu, \"peak_bytes\": %llu}",
-                i ? "," : "", info.name, info.kind == VP_PLACE_CARD ? "card" : "host",
-                (unsigned long long)info.capacity_bytes, (unsigned long long)info.used_bytes,
-                (unsigned long long)info.reserve_bytes, (unsigned long long)info.peak_bytes);
+    const struct move *move = &pool->move;
+    uint64_t lent_pages = 0;
+    for (uint32_t i = 0; i < move->refuges[card]; i++) {
+        const struct frame_place *place = &pool->frames.place[move->refuge[card][i]];
+        if (place->kind == VP_PLACE_CARD) lent_pages += place->capacity_pages;
     }
-    fprintf(file, "\n  ]\n");
+    uint64_t home_pages = pool->frames.place[move->home[card]].capacity_pages;
+    uint64_t peak_pages = pool->segments.peak_bytes / pool->page_bytes;
+    bool fits = lent_pages && home_pages + lent_pages > peak_pages;
+    uint64_t pages = fits ? lent_pages : pool->frames.place[pool->host_place].capacity_pages;
+    limits->host_bytes = pages * pool->page_bytes;
+    return fits;
+}
+
+/* The machine as it is known: the emulated one; else an H200, whose calls were measured, with the
+ * rates that copies reached here. */
+static void describe_machine(const vp_pool *pool, struct machine *machine)
+{
+    const char *emulated = env_get(ENV_EMULATE);
+    if (emulated && machine_from_text(emulated, machine) == VP_OK) return;
+    if (machine_from_name("h200", machine) != VP_OK) abort();
+    struct measure_rates rates = {0};
+    if (pool->measure) rates = measure_rates_of(pool->measure);
+    struct machine_path *in = &machine->path[1][0], *out = &machine->path[0][1];
+    double both = in->both_gbps / in->gbps;
+    if (rates.in_gbps > 0) in->gbps = rates.in_gbps;
+    if (rates.out_gbps > 0) out->gbps = rates.out_gbps;
+    in->both_gbps = both * in->gbps;
+    out->both_gbps = both * out->gbps;
+}
+
+void pool_predict_setup(vp_pool *pool, struct predict_setup *setup)
+{
+    static struct machine machine; /* large; under the lock */
+    pool_lock(pool);
+    describe_machine(pool, &machine);
+    unsigned card = pool->computes ? (unsigned)__builtin_ctz(pool->computes) : 0;
+    *setup = (struct predict_setup){
+        .chunk_bytes = pool->segments.chunk_pages * pool->page_bytes,
+        .page_bytes = pool->page_bytes,
+        .policy = (enum plan_policy)pool->options.policy,
+    };
+    bool cards = goes_to_cards(pool, card, &setup->limits);
+    const struct frame_place *home = &pool->frames.place[pool->move.home[card]];
+    setup->limits.hbm_bytes = home->capacity_pages * pool->page_bytes;
+    setup->limits.quiet = true;
+    setup->lent = cards;
+    unsigned refuge =
+        cards ? (unsigned)pool->frames.place[pool->move.refuge[card][0]].id : machine.cards;
+    bool known = card < machine.cards && refuge <= machine.cards && refuge != card;
+    plan_costs_of(&machine, known ? card : 0, known ? refuge : machine.cards, &setup->costs);
+    pool_unlock(pool);
+}
+
+/* ---- collecting ---- */
+
+const char *report_stall_name(enum report_stall stall)
+{
+    static const char *const names[] = {
+#define NAME(name, words) #name,
+        REPORT_STALLS(NAME)
+#undef NAME
+    };
+    return names[stall];
+}
+
+const char *report_stall_words(enum report_stall stall)
+{
+    static const char *const words[] = {
+#define WORDS(name, words) words,
+        REPORT_STALLS(WORDS)
+#undef WORDS
+    };
+    return words[stall];
+}
+
+static int by_size(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static uint64_t median_ns(const struct report_step *step)
+{
+    uint64_t values[MEASURE_STEPS];
+    for (uint32_t i = 0; i < step->count; i++) values[i] = step->steps[i].step_ns;
+    qsort(values, step->count, sizeof *values, by_size);
+    return step->count ? values[step->count / 2] : 0;
+}
+
+static void average(struct report_step *step)
+{
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < step->count; i++) {
+        if (step->steps[i].step_ns > 2 * step->step_ns) continue;
+        used++;
+#define ADD(name) step->counts.name += step->steps[i].counts.name;
+        MEASURE_COUNTS(ADD)
+#undef ADD
+    }
+#define DIVIDE(name)                                                                               \
+    if (used) step->counts.name /= used;
+    MEASURE_COUNTS(DIVIDE)
+#undef DIVIDE
+}
+
+/* The device's idle time is known by its clock. What of it is whose fault follows from what
+ * operations were held for, some of them while the device still had work. */
+static void split_stall(struct report_step *step, double in_gbps)
+{
+    if (!step->compute_ns || step->step_ns <= step->compute_ns) return;
+    const struct measure_counts *counts = &step->counts;
+    uint64_t frames =
+        counts->host_wait_ns < counts->hold_room_ns ? counts->host_wait_ns : counts->hold_room_ns;
+    double weight[REPORT_STALL_COUNT] = {
+        [REPORT_STALL_in] = (double)(counts->hold_in_ns + counts->wait_ns),
+        [REPORT_STALL_room] = (double)(counts->hold_room_ns - frames),
+        [REPORT_STALL_frames] = (double)frames,
+        [REPORT_STALL_map] = (double)counts->hold_map_ns,
+        [REPORT_STALL_alone] = (double)counts->hold_alone_ns,
+        [REPORT_STALL_in_place] = in_gbps > 0 ? (double)counts->in_place_bytes / in_gbps : 0,
+    };
+    double sum = 0, stall_ns = (double)(step->step_ns - step->compute_ns);
+    for (unsigned i = 0; i < REPORT_STALL_COUNT; i++) sum += weight[i];
+    if (sum < stall_ns) weight[REPORT_STALL_other] = stall_ns - sum;
+    if (sum < stall_ns) sum = stall_ns;
+    for (unsigned i = 0; i < REPORT_STALL_COUNT; i++)
+        step->stall_ns[i] = (uint64_t)(stall_ns * weight[i] / sum);
+}
+
+double report_fraction(const struct report_step *step)
+{
+    if (!step->step_ns || !step->compute_ns) return 0;
+    double fraction = (double)step->compute_ns / (double)step->step_ns;
+    return fraction < 1 ? fraction : 1;
+}
+
+struct collecting {
+    vp_pool *pool;
+    struct report *report;
+};
+
+static void collect_step(void *context, const struct step *step)
+{
+    struct collecting *collecting = context;
+    struct report *report = collecting->report;
+    struct report_step *to = &report->step;
+    struct predict_setup setup;
+    to->op_count = step->op_count;
+    to->touch_count = step->touch_count;
+    to->compute_ns = step_duration_ns(step);
+    pool_predict_setup(collecting->pool, &setup);
+    pool_lock(collecting->pool);
+    to->count = measure_steps(collecting->pool->measure, to->steps);
+    report->rates = measure_rates_of(collecting->pool->measure);
+    pool_unlock(collecting->pool);
+    to->step_ns = median_ns(to);
+    average(to);
+    split_stall(to, setup.costs.in_gbps);
+    if (!to->compute_ns || predict_step(step, &setup, &to->predict) != VP_OK) return;
+    to->predicted = true;
+    predict_advise(step, &setup, &to->predict);
+}
+
+struct report *report_collect(vp_pool *pool)
+{
+    struct report *report = calloc(1, sizeof *report);
+    if (!report) return NULL;
+    vp_stats_read(pool, &report->stats);
+    report->policy = plan_policy_name((enum plan_policy)pool->options.policy);
+    report->chunk_bytes = pool->segments.chunk_pages * pool->page_bytes;
+    for (unsigned i = 0; i < pool->frames.places; i++)
+        if (vp_place_info(pool, i, &report->place[report->places]) == VP_OK) report->places++;
+    struct collecting collecting = {pool, report};
+    report->has_step = foresee_with_step(pool, collect_step, &collecting);
+    return report;
+}
+
+static bool is_page(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".html") == 0;
 }
 
 vp_status vp_report(vp_pool *pool, const char *path)
@@ -131,17 +304,13 @@ vp_status vp_report(vp_pool *pool, const char *path)
         log_error("the report cannot be written to %s: %s", path, strerror(errno));
         return VP_IO;
     }
-    vp_stats stats;
-    vp_stats_read(pool, &stats);
-    fprintf(file, "{\n  \"version\": \"" VP_VERSION "\",\n");
-#define WRITE(name, text) fprintf(file, "  \"" #name "\": %llu,\n", (unsigned long long)stats.name);
-    VP_STATS(WRITE)
-#undef WRITE
-    fprintf(file, "  \"chunk_bytes\": %llu,\n",
-            (unsigned long long)(pool->segments.chunk_pages * pool->page_bytes));
-    write_places(pool, file);
-    fprintf(file, "}\n");
-    bool failed = ferror(file) != 0;
+    struct report *report = report_collect(pool);
+    if (report && is_page(path))
+        report_write_html(report, file);
+    else if (report)
+        report_write_json(report, file);
+    bool failed = ferror(file) != 0 || !report;
+    free(report);
     if (!to_stderr) failed |= fclose(file) != 0;
     if (failed) log_error("the report in %s is not whole: %s", path, strerror(errno));
     return failed ? VP_IO : VP_OK;

@@ -23,6 +23,8 @@ static void nothing_is_known_of_what_was_not_measured(void **state)
     assert_int_equal(in_place_judge(&costs, COPY), IN_PLACE_UNKNOWN);
     in_place_note_near(&costs, COPY, bytes, near_ns);
     assert_int_equal(in_place_judge(&costs, COPY), IN_PLACE_UNKNOWN);
+    assert_int_equal(in_place_near_ns(&costs, COPY, 4 * bytes), 4 * near_ns);
+    assert_int_equal(in_place_near_ns(&costs, SORT, bytes), 0);
     assert_true(in_place_cost(&costs, COPY) < 0);
     in_place_note_far(&costs, SORT, bytes, bytes, copy_ns);
     assert_int_equal(in_place_judge(&costs, SORT), IN_PLACE_UNKNOWN);
