@@ -501,6 +501,13 @@ static bool may_be_far(const struct pool_op *op)
     return measure_in_place(op->pool, op) == IN_PLACE_PAYS;
 }
 
+/* Shows the operation to the finder, once there is something to foresee. */
+static void show(struct pool_op *op)
+{
+    const struct move_counts *counts = &op->pool->move.counts;
+    if (counts->evictions || counts->in_place) foresee_op(op->pool, op);
+}
+
 /* Decides under the lock; collects the events to wait for. */
 static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, unsigned *event_count)
 {
@@ -515,7 +522,11 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     throttle(op);
     resolve(op);
     if (op->overflown) return refuse(op);
-    if (op->request.count == 0 && !op->unclear) return CUDA_SUCCESS;
+    if (op->request.count == 0 && !op->unclear) {
+        /* What it names is dead; in the next step something may live there, by chance. */
+        if (!pool->captures) show(op);
+        return CUDA_SUCCESS;
+    }
     CUresult asked = prepare_capture(op);
     if (asked != CUDA_SUCCESS) return asked;
     if (!all_ready(op) || vet_is_due(op)) {
@@ -533,7 +544,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     if (op->request.host_waits) return CUDA_SUCCESS; /* it is not queued now */
     note_uses(op);
     vet_note(op);
-    if (pool->move.counts.evictions || pool->move.counts.in_place) foresee_op(pool, op);
+    show(op);
     return CUDA_SUCCESS;
 }
 

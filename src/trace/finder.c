@@ -135,6 +135,7 @@ static bool settle_touch(struct finder *finder, uint32_t slot, uint32_t op, uint
         period->slot_roles[was] == period->slot_roles[slot])
         return true; /* lanes race: it has grown older early or late */
     bool open = period->bound[slot] == 0 || is_tentative(finder, slot);
+    if (period->loose && !open && slot < period->persistent_count) return false; /* it lives */
     if (was != FINDER_ABSENT) {
         if (!is_tentative(finder, was)) return false;
         unbind(period, was);

@@ -55,6 +55,15 @@ static void guess(struct finder *finder, struct finder_guess made)
     finder->guesses[finder->guess_count++] = made;
 }
 
+/* Whether a guess holds. What is near need not touch what is foretold in a loose period: there that
+ * is often wrong, and the program seldom goes far. */
+static bool holds(const struct finder_period *period, uint32_t index, const struct finder_op *op,
+                  uint32_t *evidence, bool near)
+{
+    if (finder_agrees(period, index, op, evidence)) return true;
+    return near && period->loose && period->ops[index].key == op->key;
+}
+
 /* Close to where it was: the op was added, or put in the place of another, or some before it were
  * left out. */
 static void guess_near(struct finder *finder, uint32_t lane, const struct finder_op *op)
@@ -68,7 +77,7 @@ static void guess_near(struct finder *finder, uint32_t lane, const struct finder
           (struct finder_guess){.period = period, .cursor = index, .lane = lane, .near = true});
     for (uint32_t i = 0; i < FINDER_NEAR && index != due; i++) {
         uint32_t evidence = 0, next = period->ops[index].next;
-        if (finder_agrees(period, index, op, &evidence)) {
+        if (holds(period, index, op, &evidence, true)) {
             guess(finder, (struct finder_guess){period, index, next, 1, evidence, lane, true});
             return;
         }
@@ -108,7 +117,7 @@ static void test_guesses(struct finder *finder, uint32_t lane, const struct find
     for (uint32_t i = 0; i < finder->guess_count; i++) {
         struct finder_guess made = finder->guesses[i];
         if (made.lane == lane) {
-            if (!finder_agrees(made.period, made.cursor, op, &made.evidence)) continue;
+            if (!holds(made.period, made.cursor, op, &made.evidence, made.near)) continue;
             made.matched++;
             made.last = made.cursor;
             made.cursor = made.period->ops[made.cursor].next;
@@ -122,6 +131,7 @@ static bool is_better(const struct finder *finder, const struct finder_guess *a,
                       const struct finder_guess *b)
 {
     if ((a->period == finder->now) != (b->period == finder->now)) return a->period == finder->now;
+    if (a->near != b->near && a->period->loose) return a->near;
     if (a->evidence != b->evidence) return a->evidence > b->evidence;
     if (a->near != b->near) return a->near;
     if (a->matched != b->matched) return a->matched > b->matched;
@@ -249,6 +259,13 @@ enum finder_match finder_deviate(struct finder *finder, uint32_t index, const st
     return FINDER_DEVIATED;
 }
 
+static bool has_near(const struct finder *finder, uint32_t lane)
+{
+    for (uint32_t i = 0; i < finder->guess_count; i++)
+        if (finder->guesses[i].near && finder->guesses[i].lane == lane) return true;
+    return false;
+}
+
 enum finder_match finder_seek(struct finder *finder, uint32_t index, const struct finder_op *op)
 {
     struct finder_lane *lane = &finder->lanes[index];
@@ -259,6 +276,8 @@ enum finder_match finder_seek(struct finder *finder, uint32_t index, const struc
     if (!finder->known[0]) return FINDER_LOST;
     if (lane->lost < UINT32_MAX) lane->lost++;
     test_guesses(finder, index, op);
+    if (finder->now && finder->now->loose && lane->lost < FINDER_NEAR && !has_near(finder, index))
+        guess_near(finder, index, op);
     if (finder->guess_count < FINDER_GUESSES) guess_by_context(finder, index, op);
     const struct finder_guess *made = choose(finder, index);
     return made ? take_guess(finder, index, made, op) : FINDER_LOST;

@@ -111,35 +111,64 @@ static void added_ops_hide_no_step(void **state)
     }
 }
 
+enum { DEEP = 200, LAYER_OPS = 6 };
+
+/* A step of equal layers; behind layer `extra` comes an operation more. */
+static void deep_step(struct job *job, const uint32_t *weights, uint32_t extra)
+{
+    uint32_t before = job_alloc(job, 2 << 20);
+    for (uint32_t i = 0; i < DEEP; i++) {
+        uint32_t made = job_alloc(job, 2 << 20);
+        for (uint64_t k = 0; k < LAYER_OPS; k++)
+            job_op(job, 10 + k, weights[i], k ? made : before, 0);
+        if (i == extra) job_op(job, 777, weights[0], 0, 0);
+        job_free(job, before);
+        before = made;
+    }
+    job_op(job, 50, before, 0, 0);
+    job_free(job, before);
+}
+
+static void open_deep(struct job *job, uint32_t *weights)
+{
+    job_open(job);
+    job->random.state = 3;
+    for (uint32_t i = 0; i < DEEP; i++) weights[i] = job_alloc(job, 4 << 20);
+    for (int i = 0; i < 100; i++) job_op(job, 900 + (uint64_t)i, weights[0], 0, 0);
+    memcpy(job->weights, weights, sizeof job->weights);
+    job->added_percent = 15;
+}
+
 /* Many equal layers, whose weights come first in the first step: they are no period, not even for
  * as long as nothing better is known. */
 static void layers_are_no_step(void **state)
 {
-    enum { DEEP = 200, OPS = 6 };
     struct job job;
     uint32_t weights[DEEP];
-    job_open(&job);
-    job.random.state = 3;
-    for (uint32_t i = 0; i < DEEP; i++) weights[i] = job_alloc(&job, 4 << 20);
-    for (int i = 0; i < 100; i++) job_op(&job, 900 + (uint64_t)i, weights[0], 0, 0);
-    memcpy(job.weights, weights, sizeof job.weights);
-    job.added_percent = 15;
+    open_deep(&job, weights);
     for (int step = 0; step < 5; step++) {
         if (step == 1) assert_int_equal(finder_newest(job.finder), 0);
         if (step == 4) job_count(&job);
-        uint32_t before = job_alloc(&job, 2 << 20);
-        for (uint32_t i = 0; i < DEEP; i++) {
-            uint32_t made = job_alloc(&job, 2 << 20);
-            for (uint64_t k = 0; k < OPS; k++)
-                job_op(&job, 10 + k, weights[i], k ? made : before, 0);
-            job_free(&job, before);
-            before = made;
-        }
-        job_op(&job, 50, before, 0, 0);
-        job_free(&job, before);
+        deep_step(&job, weights, DEEP);
     }
     assert_int_equal(foretold(&job), job.ops);
-    assert_int_equal(finder_step(job.finder, job.place.period)->op_count, DEEP * OPS + 1);
+    assert_int_equal(finder_step(job.finder, job.place.period)->op_count, DEEP * LAYER_OPS + 1);
+    job_close(&job);
+}
+
+/* Of layers alike, the one that was lost is found again. */
+static void the_way_back_is_short(void **state)
+{
+    struct job job;
+    uint32_t weights[DEEP];
+    open_deep(&job, weights);
+    for (int step = 0; step < 5; step++) deep_step(&job, weights, DEEP);
+    for (uint32_t extra = 1; extra < DEEP - 1; extra += 7) {
+        job_count(&job);
+        deep_step(&job, weights, extra);
+        assert_int_equal(job.deviated, 1);
+        assert_true(job.lost <= 4);
+    }
     job_close(&job);
 }
 
@@ -166,6 +195,7 @@ int main(void)
         cmocka_unit_test(real_touches_are_foretold),
         cmocka_unit_test(added_ops_hide_no_step),
         cmocka_unit_test(layers_are_no_step),
+        cmocka_unit_test(the_way_back_is_short),
         cmocka_unit_test(the_outlook_is_told),
     };
     return cmocka_run_group_tests_name("finder_noise", tests, NULL, NULL);
