@@ -329,6 +329,45 @@ static void what_does_not_fit_is_used_in_place(void **state)
     assert_int_equal(op.request.in_place, 2);
 }
 
+/* Two more chunks than the card holds, each used in turn; returns the one that left first. */
+static struct segment *fill_up(void)
+{
+    struct segment *first = take(1);
+    run(first);
+    for (unsigned i = 0; i < HOME_PAGES + 1; i++) run(take(1));
+    assert_int_equal(state_of(first), CHUNK_ABSENT);
+    return first;
+}
+
+static void whose_function_pays_in_place_sends_nobody_away(void **state)
+{
+    struct segment *away = fill_up();
+    uint64_t evictions = move.counts.evictions;
+    struct operation op = on(away);
+    op.request.in_place_pays = true;
+    admit(&op);
+    assert_int_equal(op.request.in_place, 1);
+    assert_int_equal(op.request.in_place_pages, 1);
+    assert_int_equal(away->chunks[0].frame->place, host);
+    assert_int_equal(move.counts.evictions, evictions);
+    copies_end();
+    run(away); /* another function: it is fetched */
+    assert_true(move_chunk_is_home(&move, &away->chunks[0]));
+}
+
+static void in_place_nothing_is_moved(void **state)
+{
+    move.policy = VP_POLICY_INPLACE;
+    struct segment *segments_taken[HOME_PAGES + 2];
+    for (unsigned i = 0; i < HOME_PAGES + 2; i++) run(segments_taken[i] = take(1));
+    for (unsigned i = 0; i < HOME_PAGES + 2; i++) {
+        run(segments_taken[i]);
+        assert_int_equal(segments_taken[i]->chunks[0].frame->place, i < HOME_PAGES ? home : host);
+    }
+    assert_int_equal(move.counts.evictions + move.counts.fetches, 0);
+    assert_int_equal(move.counts.in_place, 4); /* two of them, twice */
+}
+
 static void what_fits_nowhere_is_refused(void **state)
 {
     struct operation op = on(take(HOME_PAGES + HOST_PAGES + 1));
@@ -602,6 +641,8 @@ int main(void)
         CASE(what_an_operation_gathers_stays),
         CASE(only_what_is_named_is_pinned),
         CASE(what_does_not_fit_is_used_in_place),
+        CASE(whose_function_pays_in_place_sends_nobody_away),
+        CASE(in_place_nothing_is_moved),
         CASE(what_fits_nowhere_is_refused),
         CASE(who_does_not_copy_sees_when_nobody_can),
         CASE(copies_out_are_left_to_who_copies),
