@@ -11,6 +11,7 @@ enum {
     FINDER_GUESSES = 8,    /* places where the program may be */
     FINDER_CHANGES = 16,   /* changes from one period to another, remembered */
     FINDER_NEAR = 64,      /* ops ahead that may have been left out */
+    FINDER_MISSES = 4,     /* blocks of an op that are looked for in vain */
     FINDER_CHAIN = 32,     /* ops with the same context that are looked at */
     FINDER_ALLOC_NEAR = 8, /* allocs ahead that may come first */
 };
@@ -64,6 +65,19 @@ struct finder {
     _Atomic(struct finder_period *) retired;
     atomic_bool missed; /* allocs or frees did not get into the queue */
 };
+
+/* Whether the op touches the block; looks from *from on, which then stands behind it. Blocks come
+ * in much the same order each time, so that all are found in one round. */
+static inline bool finder_touches(const struct finder_op *op, uint32_t id, uint32_t *from)
+{
+    for (uint32_t i = 0; i < op->count; i++) {
+        uint32_t at = *from + i < op->count ? *from + i : *from + i - op->count;
+        if (op->ids[at] != id) continue;
+        *from = at + 1 < op->count ? at + 1 : 0;
+        return true;
+    }
+    return false;
+}
 
 /* Whether an operation may be op `index` of a period: key and persistent blocks. *evidence counts
  * the latter. */

@@ -16,6 +16,7 @@ enum {
     GAP_COST = 8,           /* operations that the follower loses at each */
     ALIKE = 16,             /* periods up to so much longer are made of the same steps */
     CHANGE_SHARE = 6,       /* and worth changing from one operation lost in so many */
+    VOTERS = 16,            /* touches of an operation that may vote */
     VOTES_MIN = 8,          /* fewer say nothing */
     NOISY_LEAST = 512, /* operations that make a noisy period: a loop of layers is over by then,
                           or has had its votes */
@@ -130,11 +131,11 @@ static void vote(const struct finder_past *past, struct finder_candidate *candid
                  const struct finder_past_op *before, const struct finder_past_op *op)
 {
     uint64_t then = number_of(past, before);
-    for (uint32_t i = 0; i < op->touch_count; i++) {
+    for (uint32_t i = 0; i < op->touch_count && i < VOTERS; i++) {
         const struct finder_past_block *block = finder_past_block(past, op, i);
         if (block->born > then) continue; /* it was not there yet */
         bool same = false, alike = false;
-        for (uint32_t k = 0; k < before->touch_count; k++) {
+        for (uint32_t k = 0; k < before->touch_count && k < 2 * VOTERS && !same; k++) {
             const struct finder_past_block *x = finder_past_block(past, before, k);
             same |= x == block;
             alike |= x->bytes == block->bytes && x->name_lane == block->name_lane &&

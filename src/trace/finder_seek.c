@@ -16,12 +16,12 @@ bool finder_agrees(const struct finder_period *period, uint32_t index, const str
     if (expected->wild) return true;
     if (expected->key != op->key) return false;
     if (expected->touch_count != op->count && !period->loose) return false;
+    uint32_t from = 0;
     for (uint32_t i = 0; i < expected->touch_count; i++) {
         uint32_t slot = period->touches[expected->first_touch + i];
         if (slot >= period->persistent_count || period->bound[slot] == 0) continue;
         bool same = i < op->count && period->bound[slot] == op->ids[i];
-        for (uint32_t k = 0; k < op->count && !same && period->loose; k++)
-            same = period->bound[slot] == op->ids[k];
+        if (!same && period->loose) same = finder_touches(op, period->bound[slot], &from);
         if (!same) return false;
         ++*evidence;
     }
