@@ -23,6 +23,7 @@ int cli_run(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_topo(int argc, char **argv);
 
 /* Prints `vrampool: …` on stderr, whatever the log's level, and returns the status. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

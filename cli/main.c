@@ -14,6 +14,7 @@ static const struct command commands[] = {
     {"info", "show what this machine has and what can be pooled", cli_info},
     {"sim", "predict a recorded job's step when less of it fits the card", cli_sim},
     {"bench", "measure every pair of places", cli_bench},
+    {"topo", "show cards, links, and the ways between them", cli_topo},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
