@@ -219,7 +219,17 @@ static vp_status lay_out(vp_pool *pool)
     }
     vp_status status = add_host(pool);
     if (status != VP_OK) return status;
-    segments_create(&pool->segments, &pool->space, &pool->order, choose_chunk_pages(pool));
+    uint32_t chunk_pages = choose_chunk_pages(pool);
+    uint64_t asked = pool->options.chunk_bytes;
+    if (asked && asked != chunk_pages * pool->page_bytes) {
+        log_error(
+            "chunks of %llu KiB cannot be: here they may have %llu KiB, or that times 2, 4, … "
+            "up to %d",
+            (unsigned long long)(asked >> 10), (unsigned long long)(pool->page_bytes >> 10),
+            CHUNK_PAGES_MOST);
+        return VP_INVALID;
+    }
+    segments_create(&pool->segments, &pool->space, &pool->order, chunk_pages);
     for (unsigned i = 0; i < pool->cards; i++)
         if (pool->options.compute_cards >> i & 1) find_refuges(pool, i, place_of);
     return VP_OK;

@@ -5,13 +5,17 @@
  * until the next one is over. */
 #include "pool/internal.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/units.h"
 #include "trace/writer.h"
 
-enum { RECORD_PENDING = 8192 };
+/* Whoever kills the program early finds all but the last FLUSH_OPS operations in the file. */
+enum { RECORD_PENDING = 8192, FLUSH_OPS = 256 };
 
 struct record_pending {
     CUevent event;
@@ -22,6 +26,7 @@ struct record_pending {
 struct record {
     struct trace_writer *writer;
     struct record_pending pending[RECORD_PENDING];
+    uint64_t ops;
     uint64_t head, tail; /* pending: head … tail-1 */
     CUevent last[ORDER_STREAMS];
     CUevent spare[RECORD_PENDING + ORDER_STREAMS];
@@ -29,11 +34,30 @@ struct record {
     uint64_t ids[POOL_TOUCHES];
 };
 
+/* A process may open one pool after another, all with the same options: the first one's trace is
+ * kept, the next has its number behind the name. */
+static void name_file(const char *path, char name[PATH_MAX])
+{
+    static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
+    static char last[PATH_MAX];
+    static unsigned number;
+    pthread_mutex_lock(&naming);
+    number = strcmp(path, last) == 0 ? number + 1 : 1;
+    snprintf(last, sizeof last, "%s", path);
+    if (number == 1)
+        snprintf(name, PATH_MAX, "%s", path);
+    else
+        snprintf(name, PATH_MAX, "%s-%u", path, number);
+    pthread_mutex_unlock(&naming);
+}
+
 vp_status record_create(vp_pool *pool, const char *path)
 {
     struct record *record = calloc(1, sizeof *record);
     if (!record) return VP_NO_HOST_MEMORY;
-    vp_status status = trace_writer_open(path, "recorded by vrampool " VP_VERSION, &record->writer);
+    char name[PATH_MAX];
+    name_file(path, name);
+    vp_status status = trace_writer_open(name, "recorded by vrampool " VP_VERSION, &record->writer);
     if (status == VP_OK)
         pool->record = record;
     else
@@ -128,6 +152,7 @@ void record_op(vp_pool *pool, const struct pool_op *op)
     uint64_t ticket =
         trace_writer_op(record->writer, pool_op_trace_kind(op), op->slot,
                         op->function ? op->function->name : op->name, record->ids, count);
+    if (++record->ops % FLUSH_OPS == 0) trace_writer_flush(record->writer);
     pool_unlock(pool);
     if (event)
         record->pending[record->tail++ % RECORD_PENDING] =

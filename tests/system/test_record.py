@@ -3,6 +3,7 @@
 
 Usage: test_record.py BUILD"""
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,23 @@ class Record(unittest.TestCase):
         def shape(*options):
             return [(op[0], op[2], op[3]) for op in self.read(record(*options, steps=2))]
         self.assertEqual(shape("--emulate", "8x24M"), shape("--emulate", "1x512M"))
+
+    def test_a_killed_program_leaves_a_trace_that_can_be_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "step.trace")
+            program = subprocess.Popen(
+                [VRAMPOOL, "run", "--log", "quiet", "--record", path, "--emulate", "8x24M", "--",
+                 TRAIN, "--steps", "100000"], stdout=subprocess.PIPE, text=True)
+            steps = [program.stdout.readline() for _ in range(20)]
+            program.kill()
+            program.stdout.close()
+            self.assertEqual(program.wait(60), -signal.SIGKILL)
+            self.assertTrue(steps[-1].startswith("step 20 ") or steps[-1].startswith("step 19 "))
+            with open(path, encoding="ascii") as file:
+                text = file.read()
+        self.assertTrue(text.endswith("\n"))
+        ops = self.read(text.splitlines())
+        self.assertGreater(len(ops), 256)
 
 
 if __name__ == "__main__":

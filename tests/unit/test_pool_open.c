@@ -1,0 +1,85 @@
+/* Opening pools over the emulator: options that cannot be, and one pool after another. */
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "emu/emu.h"
+#include "machine/machine.h"
+#include "pool/pool.h"
+
+static struct driver driver;
+static struct machine machine;
+
+static int begin(void **state)
+{
+    CUcontext context;
+    log_set_level(LOG_QUIET);
+    assert_int_equal(machine_from_name("1x64M", &machine), VP_OK);
+    struct emu_options options = {.machine = &machine, .seed = 1, .free_running = true};
+    assert_int_equal(emu_open(&options), VP_OK);
+    emu_driver(&driver);
+    assert_int_equal(driver.cuInit(0), CUDA_SUCCESS);
+    assert_int_equal(driver.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(driver.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    return 0;
+}
+
+static int end(void **state)
+{
+    emu_close();
+    return 0;
+}
+
+static vp_status open_with(uint64_t chunk_bytes, const char *record_path)
+{
+    vp_options options;
+    vp_options_init(&options);
+    options.host_bytes = 64 * MIB;
+    options.chunk_bytes = chunk_bytes;
+    options.record_path = record_path;
+    vp_pool *pool;
+    vp_status status = pool_open(&driver, &options, &pool);
+    if (status == VP_OK) vp_close(pool);
+    return status;
+}
+
+static void a_chunk_is_a_power_of_two_of_pages(void **state)
+{
+    assert_int_equal(open_with(2 * MIB, NULL), VP_OK);
+    assert_int_equal(open_with(4 * MIB, NULL), VP_OK);
+    assert_int_equal(open_with(32 * MIB, NULL), VP_OK);
+    assert_int_equal(open_with(3 * MIB, NULL), VP_INVALID);
+    assert_int_equal(open_with(MIB, NULL), VP_INVALID);
+    assert_int_equal(open_with(64 * MIB, NULL), VP_INVALID);
+}
+
+static void the_next_pool_records_into_a_file_of_its_own(void **state)
+{
+    char folder[] = "/tmp/vrampool-test-XXXXXX", path[64], next[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/trace", folder);
+    snprintf(next, sizeof next, "%s/trace-2", folder);
+    assert_int_equal(open_with(0, path), VP_OK);
+    assert_int_equal(access(path, R_OK), 0);
+    assert_int_not_equal(access(next, R_OK), 0);
+    assert_int_equal(open_with(0, path), VP_OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(next), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_chunk_is_a_power_of_two_of_pages),
+        CASE(the_next_pool_records_into_a_file_of_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
