@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`vrampool sim` as people use it: figures, mistakes, the picture; on a trace made here.
+"""`vrampool sim` as people use it: figures, mistakes, the picture; on traces made here.
 
 Usage: test_sim.py VRAMPOOL, the command in its build folder"""
 import json
@@ -10,10 +10,28 @@ import tempfile
 import unittest
 import xml.dom.minidom
 
+BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
+sys.path.insert(0, BENCH)
+from plan_traces import write_job, write_inference, JOBS  # noqa: E402
+
 VRAMPOOL = os.path.abspath(sys.argv.pop(1))
 MIB = 1 << 20
 LAYERS, STEPS = 12, 4
 POLICIES = ("plan", "lru", "demand", "inplace")
+
+# Seconds a step of jobs of bench/plan_traces.py, by percent of their peak: what a fluid linear
+# programme says is the least (bench/RESULTS.md says what it leaves out).
+BOUNDS = {
+    "adam": {80: 0.0522, 60: 0.0953, 40: 0.1785},
+    "adam_ckpt": {80: 0.1593, 60: 0.2387, 40: 0.3181},
+    "sgd": {80: 0.1164, 60: 0.2171, 40: 0.3484},
+    "foreach": {80: 0.0699, 60: 0.1271, 40: 0.2393},
+    "lora": {80: 0.0799, 60: 0.1673, 40: 0.2567},
+    "inference": {80: 0.0922, 60: 0.1843, 40: 0.2775},
+    "accumulate": {80: 0.0769, 60: 0.1210, 40: 0.2863},
+    "falling": {80: 0.1986, 60: 0.2292, 40: 0.3127},
+    "big_blocks": {80: 0.5271, 60: 0.7063, 40: 0.8877},
+}
 
 
 def write_trace(path):
@@ -92,6 +110,21 @@ class Sim(unittest.TestCase):
             self.assertLessEqual(max(used for _, used in plan["hbm_use"]), int(hbm))
             self.assertEqual(got["inplace"]["in_bytes"], 0)
 
+    def test_is_near_the_bound(self):
+        for job, bounds in BOUNDS.items():
+            path = os.path.join(self.folder.name, job + ".trace")
+            if job == "inference":
+                write_inference(path)
+            else:
+                write_job(path, **JOBS[job])
+            peak = json.loads(self.sim(path, "--json").stdout)["peak_bytes"]
+            for percent, bound in bounds.items():
+                got = {policy: json.loads(self.sim(path, "--json", "--policy", policy, "--hbm",
+                                                   str(peak * percent // 100)).stdout)["step_s"]
+                       for policy in POLICIES}
+                self.assertLessEqual(got["plan"], 1.12 * bound, (job, percent))
+                self.assertEqual(got["plan"], min(got.values()), (job, percent))
+
     def test_less_memory_takes_longer(self):
         peak = self.predicted()["peak_bytes"]
         times = [self.predicted("--hbm", str(peak * percent // 100))["step_s"]
@@ -106,6 +139,11 @@ class Sim(unittest.TestCase):
         slow = self.predicted("--hbm", "1G", "--machine", "1x24G")
         self.assertGreater(slow["step_s"], self.predicted("--hbm", "1G")["step_s"])
 
+    def test_steps(self):
+        got = self.predicted("--hbm", "1G")
+        self.assertGreaterEqual(len(got["steps_s"]), 3)
+        self.assertAlmostEqual(got["steps_s"][-1], got["step_s"], delta=1e-6)
+
     def test_table(self):
         shown = self.sim("--hbm", "1G", self.trace).stdout
         for word in ("step", "stalls", "for data to come in", "in place"):
@@ -116,6 +154,7 @@ class Sim(unittest.TestCase):
         self.sim(self.trace, "--hbm", "1G", "--svg", path)
         picture = xml.dom.minidom.parse(path)
         kinds = [box.getAttribute("class") for box in picture.getElementsByTagName("rect")]
+        self.assertIn("run", kinds)
         self.assertIn("in", kinds)
         self.assertIn("out", kinds)
         done = self.sim(self.trace, "--svg", "/nonesuch/step.svg", status=2)
