@@ -12,6 +12,7 @@
 #include "machine_file.h"
 #include "option.h"
 #include "program.h"
+#include "topo.h"
 
 enum { EMULATED_BYTES = 32 << 20, EMULATED_ROUNDS = 3, REAL_ROUNDS = 20 };
 
@@ -113,7 +114,9 @@ static bool open_driver(struct driver *driver, struct bench *bench, const char *
 {
     int count = 0;
     if (driver_load(driver, path) != VP_OK) return false;
-    if (bench->emulated && !bench_register_kernels(driver)) {
+    /* Tests give the emulator in place of the real driver. */
+    bool registered = bench_register_kernels(driver);
+    if (bench->emulated && !registered) {
         cli_fail(1, "bench: %s is no emulated driver of this version", path);
         return false;
     }
@@ -121,6 +124,10 @@ static bool open_driver(struct driver *driver, struct bench *bench, const char *
     if (result == CUDA_SUCCESS) result = driver->cuDeviceGetCount(&count);
     if (result == CUDA_SUCCESS && count > 0) {
         bench->cards = count < VP_MAX_CARDS ? (unsigned)count : VP_MAX_CARDS;
+        if (bench->emulated) return true;
+        static struct topo topo; /* for the links between cards */
+        if (!topo_discover(&topo)) return false;
+        bench->described = topo.machine;
         return true;
     }
     cli_fail(1, "bench: no card can be used (%s); without one try --emulate double-cube-8x24",

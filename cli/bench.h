@@ -24,7 +24,7 @@ struct bench {
     char machine[64];
     bool emulated;
     unsigned cards;
-    struct machine described; /* of an emulated machine */
+    struct machine described; /* real: as vrampool topo finds it */
     uint64_t asked_bytes, size_bytes;
     unsigned rounds;
     struct bench_pair pair[BENCH_PLACES * BENCH_PLACES];
@@ -41,7 +41,8 @@ bool bench_measure(const struct driver *driver, struct bench *bench) VP_MUST_USE
 /* Average of looking up one address in a page table of 10^5 chunks, in ns of this thread. */
 double bench_lookup_ns(void);
 
-/* Gives the emulator behind a driver the kernels that bench_kernels.ptx has for cards. */
+/* Gives the emulator behind a driver the kernels that bench_kernels.ptx has for cards. False: it is
+ * none. */
 bool bench_register_kernels(const struct driver *driver) VP_MUST_USE;
 
 const char *bench_place_name(const struct bench *bench, unsigned place, char name[16]);

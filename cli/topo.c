@@ -12,11 +12,12 @@ static const struct option_spec specs[] = {
     {"emulate", OPTION_VALUE, "MACHINE",
      "show an emulated machine: a name such as double-cube-8x24,\nNxSIZE (8x24M), or a machine "
      "file (.json)"},
+    {"nccl", OPTION_VALUE, "FILE", "show what NCCL saw: the file that NCCL_TOPO_DUMP_FILE named"},
     {"json", OPTION_FLAG, NULL, "print JSON"},
     {"svg", OPTION_VALUE, "FILE", "draw cards and links"},
     {"help", OPTION_FLAG, NULL, "this text"},
 };
-enum { TOPO_EMULATE, TOPO_JSON, TOPO_SVG, TOPO_HELP, SPECS };
+enum { TOPO_EMULATE, TOPO_NCCL, TOPO_JSON, TOPO_SVG, TOPO_HELP, SPECS };
 
 static int print_help(void)
 {
@@ -99,13 +100,14 @@ int cli_topo(int argc, char **argv)
 {
     static struct topo topo;
     struct option_reader reader = {"topo", specs, SPECS, argc, argv, 1};
-    const char *value, *machine = NULL, *svg = NULL;
+    const char *value, *machine = NULL, *nccl = NULL, *svg = NULL;
     bool json = false;
     int index;
     while ((index = option_next(&reader, &value)) != OPTION_END) {
         if (index == OPTION_WRONG) return EXIT_USAGE;
         if (index == TOPO_HELP) return print_help();
         if (index == TOPO_EMULATE) machine = value;
+        if (index == TOPO_NCCL) nccl = value;
         if (index == TOPO_JSON) json = true;
         if (index == TOPO_SVG) svg = value;
     }
@@ -113,7 +115,9 @@ int cli_topo(int argc, char **argv)
         return cli_fail(EXIT_USAGE, "topo: `%s` is no option, and topo runs no program",
                         argv[reader.next]);
     if (machine && !emulated_topo(machine, &topo)) return EXIT_USAGE;
-    if (!machine && !topo_discover(&topo)) return 1;
+    if (machine && nccl) return cli_fail(EXIT_USAGE, "topo: --emulate or --nccl, one of both");
+    if (nccl && !topo_read_nccl(&topo, nccl)) return EXIT_USAGE;
+    if (!machine && !nccl && !topo_discover(&topo)) return 1;
     if (json)
         topo_print_json(&topo);
     else

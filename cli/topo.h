@@ -35,6 +35,16 @@ bool topo_discover(struct topo *topo) VP_MUST_USE;
  * is not there. */
 bool topo_ask_nvml(struct topo *topo);
 
+/* Reads NCCL's topology file instead. False, and why is on stderr: it cannot be. */
+bool topo_read_nccl(struct topo *topo, const char *path) VP_MUST_USE;
+
+/* The link between two nodes, made without lanes if there is none; by NVLink's version. */
+struct machine_link *topo_link_to(struct machine *machine, unsigned card, unsigned other,
+                                  unsigned version);
+
+/* Derives paths once cards and links are known. */
+void topo_set_paths(struct topo *topo);
+
 /* The NUMA node next to a PCI device, or TOPO_UNKNOWN. */
 int topo_numa_node(const char *bus_id);
 

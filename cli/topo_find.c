@@ -45,7 +45,7 @@ static double pcie_gbps(const struct topo_card *card)
     return of_16[generation] * width / 16;
 }
 
-static void set_paths(struct topo *topo)
+void topo_set_paths(struct topo *topo)
 {
     struct machine *machine = &topo->machine;
     for (unsigned card = 0; card < machine->cards; card++) {
@@ -130,6 +130,6 @@ bool topo_discover(struct topo *topo)
     ask_cards(&driver, topo);
     ask_pairs(&driver, topo);
     topo->nvml = topo_ask_nvml(topo);
-    set_paths(topo);
+    topo_set_paths(topo);
     return true;
 }

@@ -85,8 +85,8 @@ static int far_end(const struct topo *topo, nvml_device device, unsigned link)
     return -1;
 }
 
-static struct machine_link *link_to(struct machine *machine, unsigned card, unsigned other,
-                                    unsigned version)
+struct machine_link *topo_link_to(struct machine *machine, unsigned card, unsigned other,
+                                  unsigned version)
 {
     int known = route_link_between(machine, card, other);
     if (known >= 0) return &machine->link[known];
@@ -112,7 +112,7 @@ static void ask_links(struct topo *topo, unsigned card, nvml_device device)
         if (other < 0 || (other != MACHINE_SWITCH && (unsigned)other <= card)) continue;
         if (ASK(nvmlDeviceGetNvLinkCapability, device, i, CAPABILITY_P2P, &p2p) && !p2p) continue;
         if (!ASK(nvmlDeviceGetNvLinkVersion, device, i, &version)) version = 4;
-        struct machine_link *link = link_to(&topo->machine, card, (unsigned)other, version);
+        struct machine_link *link = topo_link_to(&topo->machine, card, (unsigned)other, version);
         link->lanes++;
         link->dead_lanes = (uint8_t)(link->dead_lanes + !active);
     }

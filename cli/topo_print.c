@@ -41,7 +41,9 @@ static void print_cards(const struct topo *topo)
     for (unsigned i = 0; i < topo->machine.cards; i++) {
         const struct topo_card *card = &topo->card[i];
         printf("%-8s %s", topo_node_name(topo, i, name),
-               units_format_size(topo->machine.hbm_bytes[i], text, sizeof text));
+               topo->machine.hbm_bytes[i]
+                   ? units_format_size(topo->machine.hbm_bytes[i], text, sizeof text)
+                   : "memory unknown");
         if (card->bus_id[0]) printf(", %s", card->bus_id);
         print_known(", PCIe ", card->pcie_generation, "");
         print_known(" x", card->pcie_width, "");
@@ -49,6 +51,7 @@ static void print_cards(const struct topo *topo)
         print_known(", ", card->temperature_c, " °C");
         putchar('\n');
     }
+    if (topo->machine.host_bytes == 0) return;
     printf("%-8s %s\n", "host0", units_format_size(topo->machine.host_bytes, text, sizeof text));
 }
 

@@ -14,9 +14,9 @@ BUILD = os.path.abspath(sys.argv.pop(1))
 VRAMPOOL = os.path.join(BUILD, "vrampool")
 
 
-def bench(*options):
+def bench(*options, **environment):
     return subprocess.run([VRAMPOOL, "bench", *options], capture_output=True, text=True,
-                          timeout=120, check=False)
+                          timeout=120, check=False, env={**os.environ, **environment})
 
 
 def measured(*options):
@@ -85,6 +85,21 @@ class Others(unittest.TestCase):
         host = [pair for pair in found["pairs"] if pair["to"] == "host0"][0]
         self.assertAlmostEqual(host["copy_gbps"], 55.3, delta=0.6)
         self.assertAlmostEqual(host["latency_ns"], 1130, delta=10)
+
+    def test_the_way_on_real_cards(self):
+        """The emulated driver in place of the real one: nothing is cut down, links are not cut."""
+        driver = os.path.join(BUILD, "src", "libvrampool-emu.so")
+        done = bench("--json", "--size", "64M", "--rounds", "2", VRAMPOOL_DRIVER=driver,
+                     VRAMPOOL_EMULATE="2x512M", VRAMPOOL_NVML="/nonexistent.so")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertFalse(found["emulated"])
+        self.assertEqual(found["size_bytes"], 64 << 20)
+        pairs = {(pair["from"], pair["to"]): pair for pair in found["pairs"]}
+        self.assertAlmostEqual(pairs["card0", "card1"]["copy_gbps"], 50, delta=0.5)
+        self.assertAlmostEqual(pairs["card0", "host0"]["copy_gbps"], 25, delta=0.5)
+        self.assertGreater(found["fallback_gbps"], 0)
+        self.assertAlmostEqual(found["fallback_latency_ns"], 1200, delta=10)
 
     def test_table_and_picture(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -90,6 +90,63 @@ class Emulated(unittest.TestCase):
                 self.assertIn(said, done.stderr)
 
 
+NCCL = """<system version="1">
+  <cpu numaid="1" affinity="ff" arch="x86_64" vendor="GenuineIntel">
+    <pci busid="0000:15:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:17:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="0" sm="80" rank="0" gdr="1">
+          <nvlink target="0000:65:00.0" count="4" tclass="0x030200"/>
+        </gpu>
+      </pci>
+    </pci>
+    <pci busid="0000:65:00.0" class="0x030200" link_speed="8.0 GT/s PCIe" link_width="8">
+      <gpu dev="1" sm="80" rank="1" gdr="1">
+        <nvlink target="0000:17:00.0" count="4" tclass="0x030200"/>
+      </gpu>
+    </pci>
+    %s
+  </cpu>
+</system>
+"""
+SWITCHED = """
+<pci busid="0000:%d:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">
+  <gpu dev="%d" sm="90" rank="0" gdr="1">
+    <nvlink target="0000:c0:00.0" count="9" tclass="0x068000"/>
+    <nvlink target="0000:c1:00.0" count="9" tclass="0x068000"/>
+  </gpu>
+</pci>"""
+
+
+class Nccl(unittest.TestCase):
+    def read(self, text):
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+            file.write(text)
+            file.flush()
+            return topo("--nccl", file.name, "--json")
+
+    def test_links_between_cards_and_to_a_switch(self):
+        done = self.read(NCCL % (SWITCHED % (70, 2) + SWITCHED % (71, 3)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shown = json.loads(done.stdout)
+        self.assertEqual([card["bus_id"] for card in shown["cards"]],
+                         ["0000:17:00.0", "0000:65:00.0", "0000:70:00.0", "0000:71:00.0"])
+        self.assertEqual([card["pcie_generation"] for card in shown["cards"]], [4, 3, 5, 5])
+        self.assertEqual({card["numa_node"] for card in shown["cards"]}, {1})
+        self.assertEqual([link["lanes"] for link in shown["links"]], [4, 18, 18])
+        self.assertEqual(pair_of(shown, "card0", "card1")["way"], "NV4")
+        self.assertEqual(pair_of(shown, "card2", "card3")["way"], "NV18")
+        self.assertEqual(pair_of(shown, "card0", "card2")["hops"], 0)
+
+    def test_what_is_no_topology(self):
+        for text, said in [("{}", ".xml:1: "), ("<system/>", "no <gpu> in it"),
+                           ("<system>" + "<gpu/>" * 17 + "</system>", "more than 16 cards")]:
+            with self.subTest(text):
+                done = self.read(text)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(said, done.stderr)
+        self.assertIn("cannot read", topo("--nccl", "/nonexistent.xml").stderr)
+
+
 class Real(unittest.TestCase):
     """The emulated driver stands in for the real one, of which NVML knows the cards."""
     driver = {"VRAMPOOL_DRIVER": EMULATOR, "VRAMPOOL_EMULATE": "2x24M"}
