@@ -114,6 +114,7 @@ typedef struct vp_place_info_t {
     X(fetches, "chunks brought in")                                                                \
     X(evictions, "chunks sent out")                                                                \
     X(clean_drops, "of these, without a copy, as what was there before was the same")              \
+    X(early_copies, "chunks copied out before they had to leave")                                  \
     X(drops, "chunks of dead blocks given up without a copy")                                      \
     X(cancels, "moves out taken back because a launch needed the chunk")                           \
     X(in_place, "operations that used a chunk over a link")                                        \

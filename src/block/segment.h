@@ -49,16 +49,19 @@ struct chunk {
     struct frame *other;
     struct frame *backup; /* at home: where it came from, laid by (move/backup.h) */
     struct digest digest;
+    uint64_t left_at;    /* when it was last sent away, and */
+    uint64_t kept_at;    /* when it was last copied early, in operations (move/foresight.h) */
     uint64_t ticket;     /* SETTLING, LEAVING: number of the copy in its lane; 0: not queued yet */
     uint64_t live_bytes; /* of blocks in it, where they are noted */
     uint32_t index;      /* within the segment */
     uint16_t pages;
     uint16_t pins; /* operations that assemble what they need, it among that */
     uint8_t lane;
-    uint8_t state;  /* enum chunk_state; changed by move alone */
-    bool wanted;    /* in the mover's queue of demands */
-    bool digested;  /* `digest` is that of its backup; where it is away from home, of its data */
-    bool unchanged; /* LEAVING: what is in `other` was found to be the data */
+    uint8_t state; /* enum chunk_state; changed by move alone */
+    bool wanted;   /* in the mover's queue of demands */
+    bool digested; /* `digest` is that of its backup; where it is away from home, of its data */
+    bool early;    /* LEAVING: it is copied ahead of that, and stays; else: its backup is so made */
+    bool unchanged;        /* LEAVING: what is in `other` was found to be the data */
     _Atomic bool recalled; /* LEAVING, its copy under way and waited for: break it off */
     struct list queue;     /* demands, or chunks leaving in the order of their copies */
 };

@@ -15,9 +15,11 @@ bool backup_is_worth(const struct move *move, const struct chunk *chunk)
 }
 
 /* A new frame on the host costs ten copies: whether one is made rather than this one taken. */
-static bool is_dear(const struct move *move, const struct segment *segment,
+static bool is_dear(const struct move *move, const struct chunk *chunk,
                     const struct frame_place *place)
 {
+    const struct segment *segment = chunk->segment;
+    if (chunk->early) return true; /* the copy is paid for */
     if (segment->doubt) return false;
     return segment->proven || move->trust > 0 ||
            place->dear_pages < PROBES * (uint64_t)move->segments->chunk_pages;
@@ -31,13 +33,13 @@ void backup_keep(struct move *move, struct chunk *chunk, struct frame *frame)
         frame_give(move->frames, frame);
         return;
     }
-    bool dear = is_dear(move, chunk->segment, &move->frames->place[frame->place]);
+    bool dear = is_dear(move, chunk, &move->frames->place[frame->place]);
     frame_lay_by(move->frames, frame, &chunk->backup, dear);
 }
 
 struct frame *backup_take(struct move *move, struct chunk *chunk, bool *check)
 {
-    *check = chunk->backup && chunk->digested && backup_is_worth(move, chunk);
+    *check = chunk->backup && chunk->digested && (chunk->early || backup_is_worth(move, chunk));
     if (!*check) chunk->digested = false;
     return chunk->backup ? frame_recover(move->frames, &chunk->backup) : NULL;
 }

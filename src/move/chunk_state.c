@@ -14,7 +14,8 @@ static const uint32_t allowed[CHUNK_STATES] = {
                       ALLOW(MAP_UNDONE) | ALLOW(POISON),
     [CHUNK_SETTLING] = ALLOW(LANDED),
     [CHUNK_RESIDENT] = ALLOW(MAP) | ALLOW(LEAVE) | ALLOW(DROP),
-    [CHUNK_LEAVING] = ALLOW(RECALL) | ALLOW(COPIED) | ALLOW(SAME) | ALLOW(LEAVE_FAILED),
+    [CHUNK_LEAVING] =
+        ALLOW(RECALL) | ALLOW(COPIED) | ALLOW(SAME) | ALLOW(KEPT) | ALLOW(LEAVE_FAILED),
     [CHUNK_UNMAPPING] = ALLOW(UNMAPPED) | ALLOW(REMAPPED) | ALLOW(UNMAP_FAILED),
     [CHUNK_POISONED] = 0,
 };
@@ -34,6 +35,7 @@ static enum chunk_state target(const struct frame *frame, enum move_event event)
     case MOVE_RECALL: return CHUNK_SETTLING;
     case MOVE_COPIED: return CHUNK_UNMAPPING;
     case MOVE_SAME: return CHUNK_UNMAPPING;
+    case MOVE_KEPT: return CHUNK_RESIDENT;
     case MOVE_DROP: return CHUNK_UNMAPPING;
     case MOVE_UNMAPPED: return frame ? CHUNK_ABSENT : CHUNK_EMPTY;
     case MOVE_REMAPPED: return CHUNK_RESIDENT;
@@ -60,8 +62,8 @@ static bool on_the_move(uint8_t state)
 /* Its frame will be free. */
 static bool goes_away(const struct chunk *chunk)
 {
-    return (chunk->state == CHUNK_LEAVING || chunk->state == CHUNK_UNMAPPING) &&
-           chunk->other != chunk->frame;
+    bool leaves = chunk->state == CHUNK_LEAVING && !chunk->early;
+    return (leaves || chunk->state == CHUNK_UNMAPPING) && chunk->other != chunk->frame;
 }
 
 static void show_location(struct move *move, const struct chunk *chunk)

@@ -4,7 +4,9 @@
  * that will be born before its use. Out: operations ahead are walked through with the room there
  * is, what comes to live and die, and what is due to come back; where room runs short (the
  * frontier), the idle chunk whose use is furthest, beyond the frontier, leaves at once. Both links
- * so run side by side, as early as the room allows (Belady's choice, made early). Chunks of dead
+ * so run side by side, as early as the room allows (Belady's choice, made early). While the link
+ * out has nothing to do, what left at some time of the last period is copied ahead of that, and
+ * stays: if it is not written until then, it leaves without a copy. Chunks of dead
  * blocks keep their frames mapped for the next block at that address, and give them up in the order
  * of furthest next use; those born soon are mapped ahead. */
 #include <assert.h>
@@ -17,6 +19,7 @@ enum {
     IN_FLIGHT = 3,     /* copies in, queued at once: enough to keep the link busy */
     SOON_OPS = 96,     /* blocks born within so many operations are mapped ahead */
     CLEAN_CHUNKS = 6,  /* room made at most by what leaves without a copy */
+    EARLY_OPS = 16,    /* who is used or leaves sooner is not copied early */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
     DEAD_WAITS = 2000, /* looks in a row, some 0.1 s */
     /* Room kept free of forecasts, for sizes that do not fit and for errors. What comes in leaves
@@ -239,6 +242,47 @@ static bool has_room(const struct move *move, unsigned card, const struct look *
     return room >= CLEAN_CHUNKS * (uint64_t)move->segments->chunk_pages;
 }
 
+/* Whether the chunk was sent away within the last period, and so may be again; *ahead: when, from
+ * now. False also where it was not used since it was copied early. */
+static bool leaves_again(const struct move *move, const struct chunk *chunk, uint64_t *ahead)
+{
+    uint64_t period = move->foresight.following->op_count, now = move->foresight.clock;
+    const struct segment *segment = chunk->segment;
+    if (!chunk->left_at || chunk->left_at + period <= now || segment->unchecked) return false;
+    *ahead = chunk->left_at + period - now;
+    return *ahead > EARLY_OPS && segment->used_last > chunk->kept_at;
+}
+
+/* The chunk that leaves next of those that do and have not been copied since they were used. */
+static struct chunk *find_early(struct move *move, unsigned card)
+{
+    struct chunk *found = NULL;
+    uint64_t least = UINT64_MAX, ahead;
+    list_each(node, &move->segments->age[card])
+    {
+        struct segment *segment = list_entry(node, struct segment, age);
+        bool soon = foresight_ahead(&move->foresight, segment) < EARLY_OPS;
+        if (soon || segment->captured || segment->will_die) continue;
+        for (uint32_t i = 0; i < segment->chunk_count; i++) {
+            struct chunk *chunk = &segment->chunks[i];
+            bool may = move_chunk_is_home(move, chunk) && chunk_is_live(chunk) && !chunk->wanted &&
+                       !chunk->pins;
+            if (!may || !leaves_again(move, chunk, &ahead) || ahead >= least) continue;
+            if (!policy_segment_is_idle(move, segment)) break;
+            found = chunk;
+            least = ahead;
+        }
+    }
+    return found;
+}
+
+static bool copy_early(struct move *move, unsigned card, struct move_action *action)
+{
+    if (!(move->digests >> card & 1) || !list_empty(&move->wanted)) return false;
+    struct chunk *chunk = find_early(move, card);
+    return chunk && policy_copy_early(move, chunk, action);
+}
+
 bool foreseen_next_copy(struct move *move, struct move_action *action)
 {
     if (policy_looked(move, &move->looked_out)) return false;
@@ -247,12 +291,15 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
         struct look look;
         look_around(move, card, &look);
         uint32_t frontier = find_frontier(move, card, &look);
-        if (frontier == UINT32_MAX || !look.live) continue;
         uint32_t least = move->foresight.following->op_count / BEYOND_PART;
-        bool beyond = look.live_ahead == UINT32_MAX || look.live_ahead > frontier + least;
+        bool beyond = look.live && frontier != UINT32_MAX &&
+                      (look.live_ahead == UINT32_MAX || look.live_ahead > frontier + least);
         /* Later there may be a better choice, and the link out is not what takes time. */
-        if (backup_is_trusted(look.live) && has_room(move, card, &look)) continue;
-        if (beyond && policy_send_away(move, look.live, action) == FOUND_ACTION) return true;
+        bool waits = beyond && !look.live->early && backup_is_trusted(look.live) &&
+                     has_room(move, card, &look);
+        if (beyond && !waits && policy_send_away(move, look.live, action) == FOUND_ACTION)
+            return true;
+        if (frontier > move->ease_ops && copy_early(move, card, action)) return true;
     }
     policy_note_look(move, &move->looked_out);
     return false;

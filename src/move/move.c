@@ -16,6 +16,7 @@ void move_create(struct move *move, struct segments *segments, struct frame_tabl
     move->frames = frames;
     move->order = order;
     move->changes = 1;
+    move->ease_ops = MOVE_EASE_OPS;
     list_init(&move->requests);
     list_init(&move->wanted);
     list_init(&move->copied);
@@ -89,18 +90,17 @@ static void copy_done(struct move *move, const struct move_action *action,
                       const struct move_result *result)
 {
     struct chunk *chunk = action->chunk;
-    bool noted = action->check && result->digested;
-    if (result->ok && chunk->segment->unchecked) chunk->segment->unchecked--;
-    if (noted) backup_note(move, chunk, result->unchanged);
+    bool leaves = !chunk->early;
+    if (result->ok && leaves && chunk->segment->unchecked) chunk->segment->unchecked--;
+    if (action->check && result->digested && leaves) backup_note(move, chunk, result->unchanged);
     if (result->ok) {
-        chunk->digested = noted;
-        if (noted) chunk->digest = result->digest;
+        chunk->digested = result->digested;
+        if (result->digested) chunk->digest = result->digest;
         chunk->unchanged = result->unchanged;
         copy_queued(move, action, false);
-        if (result->unchanged)
-            move->counts.clean_drops++;
-        else
-            move->counts.out_bytes += action->bytes;
+        if (!result->unchanged) move->counts.out_bytes += action->bytes;
+        move->counts.clean_drops += leaves && result->unchanged;
+        move->counts.early_copies += !leaves && !result->unchanged;
         if (result->ended) move_copy_ended(move, action->lane, NULL);
         return;
     }
@@ -206,6 +206,14 @@ static void land(struct move *move, struct chunk *chunk)
     backup_keep(move, chunk, other);
 }
 
+/* Copied early: it stays, and what it was copied to is its backup. */
+static void keep(struct move *move, struct chunk *chunk)
+{
+    struct frame *other = chunk->other;
+    chunk_change(move, chunk, MOVE_KEPT, chunk->frame, NULL);
+    backup_keep(move, chunk, other);
+}
+
 bool move_copy_is_digested(const struct move *move, unsigned index)
 {
     const struct move_lane *lane = &move->lanes[index];
@@ -228,6 +236,8 @@ void move_copy_ended(struct move *move, unsigned index, const struct digest *dig
     }
     if (chunk->state == CHUNK_SETTLING)
         land(move, chunk);
+    else if (chunk->state == CHUNK_LEAVING && chunk->early)
+        keep(move, chunk);
     else if (chunk->state == CHUNK_LEAVING)
         list_push_back(&move->copied, &chunk->queue);
 }
@@ -507,7 +517,9 @@ bool move_is_valid(const struct move *move)
             unready += !home;
             afar += state == CHUNK_RESIDENT && !home;
             moving += going || state == CHUNK_MAPPING || state == CHUNK_SETTLING;
-            if (going && chunk->other != chunk->frame) coming[chunk->frame->place] += chunk->pages;
+            bool early = state == CHUNK_LEAVING && chunk->early;
+            if (going && !early && chunk->other != chunk->frame)
+                coming[chunk->frame->place] += chunk->pages;
             if ((state == CHUNK_EMPTY) != (chunk->frame == NULL) && state != CHUNK_MAPPING)
                 return false;
             if ((state == CHUNK_SETTLING || state == CHUNK_LEAVING) && !chunk->other) return false;

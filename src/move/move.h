@@ -11,9 +11,9 @@
  *             map                 mapped, no copy
  *   EMPTY ----------> MAPPING ----------------------> RESIDENT <-----------+
  *     ^                | ^ |  mapped, copy queued       |  ^  |            |
- *     |         failed | | +---------> SETTLING --------|--+  | leave      | failed: as it was
- *     |                v | map             ^   landed   |     v            |
- *     |  forget      ABSENT                +------------|-- LEAVING -------+
+ *     |         failed | | +---------> SETTLING --------|--+  | leave      | failed, or kept: as it
+ * was |                v | map             ^   landed   |     v            | |  forget      ABSENT
+ * +------------|-- LEAVING -------+
  *     +----------------+ ^                    recall    |     | copied,    |
  *     |                  | unmapped                drop |     v same       |
  *     +------------------+------------------------------+-> UNMAPPING -----+
@@ -22,7 +22,8 @@
  * In (towards the card that computes): the new frame is mapped first, then the copy into it is
  * queued, then operations wait for the copy on the device. Out: once all that may touch the chunk
  * is done, copy; when the copy has ended, unmap; only then is the old frame free. Where it came
- * from it may have left the same data behind (move/backup.h): then there is no copy. An operation
+ * from it may have left the same data behind (move/backup.h): then there is no copy. A chunk copied
+ * early is kept: that copy is left behind likewise. An operation
  * that needs a chunk on its way out recalls it: it stays where it is, and the operation waits for
  * the copy to end, so that nobody writes under a copy.
  *
@@ -41,7 +42,7 @@
 /* clang-format off */
 #define MOVE_EVENTS(X) \
     X(MAP) X(MAPPED) X(MAPPED_COPYING) X(MAP_FAILED) X(MAP_UNDONE) X(LANDED) X(LEAVE) \
-    X(LEAVE_FAILED) X(RECALL) X(COPIED) X(SAME) X(DROP) X(UNMAPPED) X(REMAPPED) X(UNMAP_FAILED) \
+    X(LEAVE_FAILED) X(RECALL) X(COPIED) X(SAME) X(KEPT) X(DROP) X(UNMAPPED) X(REMAPPED) X(UNMAP_FAILED) \
     X(FORGET) X(POISON)
 /* clang-format on */
 
@@ -56,7 +57,8 @@ enum {
     MOVE_LANES = 2 * VP_MAX_CARDS, /* per card: 2c in, 2c+1 out */
     MOVE_COPIES = 64,              /* copies in flight in one lane; more are not queued */
     MOVE_WAITS = 8,                /* events one operation waits for on the device */
-    MOVE_PATIENCE = 32,            /* failures in a row before an operation is told */
+    MOVE_EASE_OPS = 128,
+    MOVE_PATIENCE = 32, /* failures in a row before an operation is told */
 };
 
 enum move_action_kind {
@@ -77,7 +79,7 @@ struct move_action {
     uint64_t bytes;
     struct frame *from, *to;
     bool mapped;
-    bool digest; /* MAP: one is wanted of what was copied in */
+    bool digest; /* one is wanted: MAP, of what was copied in; COPY, of what is copied */
     bool check;  /* COPY: nothing is copied if what is at home has this digest: */
     struct digest expected;
     bool may_copy; /* asked for: whoever carries it out copies out himself, and waits for that */
@@ -156,7 +158,7 @@ struct move_lane {
 };
 
 struct move_counts {
-    uint64_t in_bytes, out_bytes, fetches, evictions, clean_drops, drops, recalls;
+    uint64_t in_bytes, out_bytes, fetches, evictions, clean_drops, early_copies, drops, recalls;
     uint64_t in_place, in_place_pages; /* operations; what they used so */
 };
 
@@ -190,6 +192,9 @@ struct move {
     uint32_t afar;                        /* chunks RESIDENT, but not at home */
     struct move_lane lanes[MOVE_LANES];
     struct move_counts counts;
+    /* Copies are made early only while room does not run short within so many operations: the link
+     * out is wanted then, and each copy out slows those that come in. */
+    uint32_t ease_ops;
     uint32_t digests; /* bit i: digests can be made on card i */
     int trust;        /* in backups: how many were of use, less how many were not, within limits */
     /* Counts, from 1, what may make a difference to who looks for something to do. */

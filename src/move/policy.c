@@ -129,27 +129,20 @@ static bool refuge_may_come(const struct move *move, unsigned card, uint32_t pag
     return false;
 }
 
-enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_action *action)
+/* Whether there is one that takes nobody's backup. */
+static bool has_refuge_to_spare(const struct move *move, unsigned card, uint32_t pages)
 {
-    if (!chunk_is_live(chunk)) {
-        chunk_change(move, chunk, MOVE_DROP, chunk->frame, NULL);
-        action->kind = MOVE_DO_UNMAP;
-        name_chunk(move, action, chunk);
-        action->from = chunk->frame;
-        return FOUND_ACTION;
+    for (unsigned i = 0; i < move->refuges[card]; i++) {
+        unsigned place = move->refuge[card][i];
+        uint64_t dear = move->frames->place[place].dear_pages;
+        if (frame_room_pages(move->frames, place) >= dear + pages) return true;
     }
-    if (!action->may_copy) /* whoever copies will see to it, if it can be done */
-        return refuge_may_come(move, chunk->segment->card, chunk->pages) ? FOUND_BUSY
-                                                                         : FOUND_NOTHING;
-    if (!policy_take_lane(move, action, 2 * chunk->segment->card + 1)) return FOUND_BUSY;
-    enum found found = FOUND_NOTHING;
-    struct frame *target = backup_take(move, chunk, &action->check);
-    if (!target) target = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
-    if (!target) {
-        move->lanes[action->lane].busy = false;
-        action->ticket = 0;
-        return found;
-    }
+    return false;
+}
+
+static void start_copy(struct move *move, struct chunk *chunk, struct frame *target,
+                       struct move_action *action)
+{
     chunk->ticket = 0; /* until the copy is queued */
     chunk->recalled = false;
     chunk->unchanged = false;
@@ -159,7 +152,55 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
     name_chunk(move, action, chunk);
     action->from = chunk->frame;
     action->to = target;
+}
+
+enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_action *action)
+{
+    if (!chunk_is_live(chunk)) {
+        chunk_change(move, chunk, MOVE_DROP, chunk->frame, NULL);
+        action->kind = MOVE_DO_UNMAP;
+        name_chunk(move, action, chunk);
+        action->from = chunk->frame;
+        return FOUND_ACTION;
+    }
+    unsigned card = chunk->segment->card;
+    if (!action->may_copy) /* whoever copies will see to it, if it can be done */
+        return refuge_may_come(move, card, chunk->pages) ? FOUND_BUSY : FOUND_NOTHING;
+    if (!policy_take_lane(move, action, 2 * card + 1)) return FOUND_BUSY;
+    enum found found = FOUND_NOTHING;
+    struct frame *target = backup_take(move, chunk, &action->check);
+    if (!target) target = find_refuge(move, card, chunk->pages, action, &found);
+    if (!target) {
+        move->lanes[action->lane].busy = false;
+        action->ticket = 0;
+        return found;
+    }
+    chunk->early = false;
+    chunk->left_at = move->foresight.clock;
+    start_copy(move, chunk, target, action);
     return FOUND_ACTION;
+}
+
+bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_action *action)
+{
+    assert(chunk_is_live(chunk) && action->may_copy);
+    enum found found = FOUND_NOTHING;
+    unsigned card = chunk->segment->card;
+    if (!chunk->backup && !has_refuge_to_spare(move, card, chunk->pages)) return false;
+    if (!policy_take_lane(move, action, 2 * card + 1)) return false;
+    action->check = chunk->backup && chunk->digested;
+    struct frame *target = chunk->backup ? frame_recover(move->frames, &chunk->backup)
+                                         : find_refuge(move, card, chunk->pages, action, &found);
+    if (!target) {
+        move->lanes[action->lane].busy = false;
+        action->ticket = 0;
+        return found == FOUND_ACTION;
+    }
+    action->digest = true;
+    chunk->early = true;
+    chunk->kept_at = move->foresight.clock;
+    start_copy(move, chunk, target, action);
+    return true;
 }
 
 bool policy_segment_is_idle(struct move *move, struct segment *segment)

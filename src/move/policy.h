@@ -28,6 +28,9 @@ uint64_t policy_wanted_pages(const struct move *move, unsigned card);
  * copy. */
 enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_action *action);
 
+/* Copies a chunk out ahead of its leaving: it stays at home, and has a backup. */
+bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_action *action);
+
 /* Maps the chunk to a frame; what it held elsewhere is copied in. */
 void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
                       struct move_action *action);

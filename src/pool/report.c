@@ -70,6 +70,7 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
     stats->fetches = counts->fetches;
     stats->evictions = counts->evictions;
     stats->clean_drops = counts->clean_drops;
+    stats->early_copies = counts->early_copies;
     stats->drops = counts->drops;
     stats->cancels = counts->recalls;
     stats->in_place = counts->in_place;

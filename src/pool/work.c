@@ -272,7 +272,7 @@ static void check(vp_pool *pool, const struct move_action *action, struct move_r
     }
     result->digested = true;
     result->digest = digest_read(&pool->lanes[action->lane], action->ticket);
-    result->unchanged = digest_is_equal(&result->digest, &action->expected);
+    result->unchanged = action->check && digest_is_equal(&result->digest, &action->expected);
 }
 
 static bool is_recalled(const struct move_action *action)
@@ -294,7 +294,7 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
     struct pool_lane *lane = &pool->lanes[action->lane];
     CUresult done = CUDA_SUCCESS;
     result->intact = true;
-    if (action->check && !is_recalled(action)) check(pool, action, result);
+    if ((action->check || action->digest) && !is_recalled(action)) check(pool, action, result);
     if (sample) measure_begins(pool, sample, lane->stream);
     for (uint64_t at = 0; at < action->bytes && !result->unchanged && done == CUDA_SUCCESS;
          at += piece_bytes) {

@@ -1,6 +1,8 @@
 /* Backups: what is found as it came leaves without a copy. */
 #include "move_fixture.h"
 
+#include "move/policy.h"
+
 /* A chunk that has been away and is at home again, with its backup. */
 static struct segment *come_back(void)
 {
@@ -130,6 +132,80 @@ static void what_always_changes_is_seldom_checked(void **state)
     assert_in_range(checks, 3, trips / 10);
 }
 
+/* A chunk at home is about to be copied early. */
+static struct move_action copy_early(struct segment *segment)
+{
+    struct move_action copy = {.may_copy = true};
+    for (unsigned i = 0; i < 2; i++) { /* first a frame may have to be made */
+        assert_true(policy_copy_early(&move, &segment->chunks[0], &copy));
+        if (copy.kind == MOVE_DO_COPY) break;
+        succeed(&copy);
+        copy = (struct move_action){.may_copy = true};
+    }
+    assert_int_equal(copy.kind, MOVE_DO_COPY);
+    assert_true(copy.digest);
+    return copy;
+}
+
+static void what_was_copied_early_leaves_without_a_copy(void **state)
+{
+    struct segment *segment = take(1);
+    run(segment);
+    struct move_action copy = copy_early(segment);
+    assert_false(copy.check);                     /* there is nothing to compare with */
+    assert_int_equal(move.coming_pages[home], 0); /* its frame will not be free */
+    done(&copy, (struct move_result){.ok = true, .ended = true, .digested = true, .digest = some});
+    assert_int_equal(state_of(segment), CHUNK_RESIDENT);
+    assert_ptr_equal(segment->chunks[0].backup, copy.to);
+    assert_int_equal(move.counts.early_copies, 1);
+    assert_int_equal(move.counts.evictions, 0);
+    for (unsigned i = 1; i < HOME_PAGES; i++) run(take(1));
+    copy = send_away(segment);
+    assert_true(copy.check);
+    assert_memory_equal(&copy.expected, &some, sizeof some);
+}
+
+static void what_was_copied_early_is_copied_again_if_it_changed(void **state)
+{
+    struct segment *segment = come_back();
+    struct move_action copy = copy_early(segment);
+    assert_true(copy.check); /* with what it left behind */
+    done(&copy,
+         (struct move_result){.ok = true, .ended = true, .digested = true, .digest = other_digest});
+    assert_memory_equal(&segment->chunks[0].digest, &other_digest, sizeof other_digest);
+    copy = send_away(segment);
+    assert_memory_equal(&copy.expected, &other_digest, sizeof other_digest);
+    done(&copy, (struct move_result){.ok = true, .ended = true, .digested = true, .digest = some});
+    assert_int_equal(move.counts.clean_drops, 0);
+    assert_int_equal(move.coverage[CHUNK_LEAVING][MOVE_SAME], 0);
+}
+
+/* An operation that needs it meanwhile waits for a piece, no more; nothing torn is kept. */
+static void a_copy_made_early_is_broken_off(void **state)
+{
+    struct segment *segment = take(1);
+    run(segment);
+    struct move_action copy = copy_early(segment);
+    struct operation op = on(segment);
+    assert_int_equal(ask(&op), MOVE_HELD);
+    assert_true(segment->chunks[0].recalled);
+    done(&copy, (struct move_result){.recalled = true, .digested = true, .digest = some});
+    assert_int_equal(ask(&op), MOVE_ADMITTED);
+    assert_null(segment->chunks[0].backup);
+    assert_int_equal(move.counts.early_copies, 0);
+}
+
+/* Without a digest there is no telling. */
+static void a_copy_made_early_is_nothing_without_a_digest(void **state)
+{
+    struct segment *segment = take(1);
+    run(segment);
+    struct move_action copy = copy_early(segment);
+    done(&copy, (struct move_result){.ok = true, .ended = true});
+    assert_int_equal(state_of(segment), CHUNK_RESIDENT);
+    assert_null(segment->chunks[0].backup);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +216,10 @@ int main(void)
         CASE(backups_give_way),
         CASE(the_dead_have_no_backup),
         CASE(what_always_changes_is_seldom_checked),
+        CASE(what_was_copied_early_leaves_without_a_copy),
+        CASE(what_was_copied_early_is_copied_again_if_it_changed),
+        CASE(a_copy_made_early_is_broken_off),
+        CASE(a_copy_made_early_is_nothing_without_a_digest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
