@@ -20,10 +20,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # name: (what it breaks, (file, text to replace, what replaces it), ...)
 BUGS = {
     "remap": ("remap before the copy out is done", ("src/pool/work.c", """\
-        result->ok = queue_copy(pool, action, sample) == CUDA_SUCCESS;
+        result->ok = queue_copy(pool, action, result, sample) == CUDA_SUCCESS;
         return;
 """, """\
-        result->ok = result->ended = queue_copy(pool, action, sample) == CUDA_SUCCESS;
+        result->ok = result->ended = queue_copy(pool, action, result, sample) == CUDA_SUCCESS;
         return;
 """)),
     "reuse": ("reuse a frame while a copy still reads it", ("src/move/move.c", """\
@@ -38,10 +38,10 @@ BUGS = {
 }
 """), ("src/move/move.c", """\
     chunk_change(move, chunk, MOVE_LANDED, chunk->frame, NULL);
-    give(move, other);
+    backup_keep(move, chunk, other);
 """, """\
     chunk_change(move, chunk, MOVE_LANDED, chunk->frame, NULL);
-    if (other != chunk->frame) give(move, other);
+    if (other != chunk->frame) backup_keep(move, chunk, other);
 """)),
     "launch": ("let a launch go before set access returned", ("src/move/move.c", """\
     case CHUNK_MAPPING:
