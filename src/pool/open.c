@@ -386,6 +386,7 @@ static void destroy_lane(vp_pool *pool, struct pool_lane *lane)
 
 vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context)
 {
+    assert(card < VP_MAX_CARDS);
     struct pool_lane in = {0}, out = {0};
     vp_status status = make_lane(pool, &in);
     if (status == VP_OK) status = make_lane(pool, &out);
