@@ -19,6 +19,20 @@ struct emu_kernel_node {
     CUcontext ctx;
 };
 
+/* CUDA_MEMSET_NODE_PARAMS */
+struct emu_set_node {
+    CUdeviceptr dst;
+    size_t pitch;
+    unsigned value, elementSize;
+    size_t width, height;
+};
+
+/* CUgraphExecUpdateResultInfo; result 0: done, 1: an error, 2: the graphs differ in their nodes. */
+struct emu_update {
+    int result;
+    CUgraphNode errorNode, errorFromNode;
+};
+
 /* CUmemcpy3DOperand, of which the emulator knows the form for pointers. */
 struct emu_box_side {
     int type; /* 1: a pointer; 2: an array */
@@ -86,6 +100,7 @@ struct emu_box {
       "operation would depend on the legacy stream in capture")                                    \
     X(ERROR_CAPTURED_EVENT, 907, "operation not permitted on an event last recorded in a capture") \
     X(ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "capture was begun by another thread")               \
+    X(ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910, "the graphs differ by more than an update can change") \
     X(ERROR_UNKNOWN, 999, "unknown error")
 
 enum {
@@ -96,6 +111,7 @@ enum {
     CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
     CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
     CUDA_ERROR_CAPTURED_EVENT = 907,
+    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910,
 };
 
 enum {
@@ -103,6 +119,7 @@ enum {
     CU_GRAPH_NODE_TYPE_MEMCPY = 1,
     CU_GRAPH_NODE_TYPE_MEMSET = 2,
     CU_GRAPH_NODE_TYPE_HOST = 3,
+    CU_GRAPH_NODE_TYPE_GRAPH = 4,
     CU_GRAPH_NODE_TYPE_EMPTY = 5,
     CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
     CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,

@@ -218,6 +218,16 @@
     X(CTX, NO, cuGraphGetNodes, cuGraphGetNodes, 10000, (CUgraph graph, CUgraphNode *nodes, size_t *count), (graph, nodes, count)) \
     X(CTX, NO, cuGraphNodeGetType, cuGraphNodeGetType, 10000, (CUgraphNode node, int *type), (node, type)) \
     X(CTX, NO, cuGraphKernelNodeGetParams_v2, cuGraphKernelNodeGetParams, 12000, (CUgraphNode node, struct emu_kernel_node *params), (node, params)) \
+    X(CTX, NO, cuGraphMemcpyNodeGetParams, cuGraphMemcpyNodeGetParams, 10000, (CUgraphNode node, CUDA_MEMCPY3D *params), (node, params)) \
+    X(CTX, NO, cuGraphMemsetNodeGetParams, cuGraphMemsetNodeGetParams, 10000, (CUgraphNode node, struct emu_set_node *params), (node, params)) \
+    X(CTX, NO, cuGraphChildGraphNodeGetGraph, cuGraphChildGraphNodeGetGraph, 10000, (CUgraphNode node, CUgraph *graph), (node, graph)) \
+    X(CTX, NO, cuGraphAddKernelNode_v2, cuGraphAddKernelNode, 12000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const struct emu_kernel_node *params), (node, graph, after, count, params)) \
+    X(CTX, NO, cuGraphAddMemcpyNode, cuGraphAddMemcpyNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const CUDA_MEMCPY3D *params, CUcontext context), (node, graph, after, count, params, context)) \
+    X(CTX, NO, cuGraphAddMemsetNode, cuGraphAddMemsetNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const struct emu_set_node *params, CUcontext context), (node, graph, after, count, params, context)) \
+    X(CTX, NO, cuGraphAddChildGraphNode, cuGraphAddChildGraphNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraph child), (node, graph, after, count, child)) \
+    X(CTX, NO, cuGraphClone, cuGraphClone, 10000, (CUgraph *clone, CUgraph graph), (clone, graph)) \
+    X(CTX, NO, cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams, 12000, (CUgraphExec exec, CUgraphNode node, const struct emu_kernel_node *params), (exec, node, params)) \
+    X(CTX, NO, cuGraphExecUpdate_v2, cuGraphExecUpdate, 12000, (CUgraphExec exec, CUgraph graph, struct emu_update *info), (exec, graph, info)) \
     X(CTX, NO, cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags)) \
     X(CTX, SZ, cuGraphUpload, cuGraphUpload, 11010, (CUgraphExec exec, CUstream stream), (exec, stream)) \
     X(CTX, SZ, cuGraphLaunch, cuGraphLaunch, 10000, (CUgraphExec exec, CUstream stream), (exec, stream)) \

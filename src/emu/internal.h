@@ -322,6 +322,10 @@ bool stream_is_idle(struct stream *stream);
 /* What running an operation means, by kind. */
 void copy_start(struct op *op);
 void set_start(struct op *op);
+/* A launch or copy as asked for; the launch owns its parameters. */
+CUresult launch_make(CUfunction function, void **params, void **extra, struct launch *launch);
+CUresult copy_make(const CUDA_MEMCPY3D *asked, struct copy *copy);
+
 void kernel_start(struct op *op);
 void op_run_timed(struct op *op, double alone_ns, double both_ns); /* pieces are set */
 void copy_piece(struct op *op, uint64_t first, uint64_t last);

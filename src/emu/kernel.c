@@ -219,23 +219,29 @@ static CUresult take_params(const struct function *function, void **params, void
     return CUDA_SUCCESS;
 }
 
-static CUresult launch_kernel(CUfunction handle, struct launch launch, CUstream named,
-                              void **params, void **extra)
+CUresult launch_make(CUfunction handle, void **params, void **extra, struct launch *launch)
 {
     struct function *function = handle_get(HANDLE_FUNCTION, (uintptr_t)handle);
-    struct stream *stream = stream_find(named);
-    if (!function || !stream) return CUDA_ERROR_INVALID_HANDLE;
-    const unsigned *block = launch.block;
-    if (launch_blocks(&launch) == 0 || block[0] == 0 || block[1] == 0 || block[2] == 0 ||
-        (uint64_t)block[0] * block[1] * block[2] > 1024 || launch.grid[1] > 65535 ||
-        launch.grid[2] > 65535 || launch.shared_bytes > 227 << 10)
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    const unsigned *block = launch->block;
+    if (launch_blocks(launch) == 0 || block[0] == 0 || block[1] == 0 || block[2] == 0 ||
+        (uint64_t)block[0] * block[1] * block[2] > 1024 || launch->grid[1] > 65535 ||
+        launch->grid[2] > 65535 || launch->shared_bytes > 227 << 10)
         return CUDA_ERROR_INVALID_VALUE;
     if (!function_bind(function)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    launch.function = function;
-    CUresult result = take_params(function, params, extra, &launch);
+    launch->function = function;
+    return take_params(function, params, extra, launch);
+}
+
+static CUresult launch_kernel(CUfunction function, struct launch launch, CUstream named,
+                              void **params, void **extra)
+{
+    struct stream *stream = stream_find(named);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = launch_make(function, params, extra, &launch);
     if (result != CUDA_SUCCESS) return result;
     charge(emu.machine.costs.launch, 0);
-    struct op *op = op_new(stream->context, OP_KERNEL, function->name);
+    struct op *op = op_new(stream->context, OP_KERNEL, launch.function->name);
     op->launch = launch;
     return op_submit(stream, op);
 }

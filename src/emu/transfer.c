@@ -275,20 +275,26 @@ CUresult do_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
     return copy_2d(copy, stream, "cuMemcpy2DAsync", false);
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *asked, CUstream stream, const char *name, bool sync)
+CUresult copy_make(const CUDA_MEMCPY3D *asked, struct copy *copy)
 {
     if (!asked || asked->srcLOD || asked->dstLOD) return CUDA_ERROR_INVALID_VALUE;
-    struct copy copy = {
-        .width = asked->WidthInBytes, .height = asked->Height, .depth = asked->Depth};
-    CUresult result = side_of(asked->srcMemoryType, asked->srcHost, asked->srcDevice, &copy.from);
+    *copy =
+        (struct copy){.width = asked->WidthInBytes, .height = asked->Height, .depth = asked->Depth};
+    CUresult result = side_of(asked->srcMemoryType, asked->srcHost, asked->srcDevice, &copy->from);
     if (result == CUDA_SUCCESS)
-        result = side_of(asked->dstMemoryType, asked->dstHost, asked->dstDevice, &copy.to);
+        result = side_of(asked->dstMemoryType, asked->dstHost, asked->dstDevice, &copy->to);
     if (result == CUDA_SUCCESS)
-        result = side_shape(&copy.from, asked->srcXInBytes, asked->srcY, asked->srcZ,
-                            asked->srcPitch, asked->srcHeight, &copy);
-    if (result == CUDA_SUCCESS)
-        result = side_shape(&copy.to, asked->dstXInBytes, asked->dstY, asked->dstZ, asked->dstPitch,
-                            asked->dstHeight, &copy);
+        result = side_shape(&copy->from, asked->srcXInBytes, asked->srcY, asked->srcZ,
+                            asked->srcPitch, asked->srcHeight, copy);
+    if (result != CUDA_SUCCESS) return result;
+    return side_shape(&copy->to, asked->dstXInBytes, asked->dstY, asked->dstZ, asked->dstPitch,
+                      asked->dstHeight, copy);
+}
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *asked, CUstream stream, const char *name, bool sync)
+{
+    struct copy copy;
+    CUresult result = copy_make(asked, &copy);
     return result == CUDA_SUCCESS ? transfer(copy, stream, name, sync) : result;
 }
 

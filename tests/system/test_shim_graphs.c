@@ -1,0 +1,312 @@
+/* Graphs, through the shim, on pool memory that does not fit the card: what a graph uses is there
+ * whenever it is launched, however the graph came into being, and may move again when it is gone.
+ *
+ * The shim is the real one, over the emulator: a card of 8 MiB, 16 MiB of blocks. Between launches
+ * all blocks are written, so that whatever may leave has left: a node that used what is not there
+ * would be a fault. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu/abi_more.h"
+#include "emu/emu_kernel.h"
+#include "unit/test.h"
+#include "vrampool.h"
+
+#define BLOCK_BYTES ((size_t)2 << 20)
+enum { BLOCKS = 8, WORDS = BLOCK_BYTES / 4 };
+
+static CUdeviceptr block[BLOCKS];
+static CUstream stream;
+static CUfunction add;
+
+CUresult cuInit(unsigned flags);
+static void *const shim_tie __attribute__((used)) = (void *)cuInit;
+
+#define CALL(symbol, types, args)                                                                  \
+    do {                                                                                           \
+        void *found_ = dlsym(RTLD_DEFAULT, #symbol);                                               \
+        if (!found_) fail_msg("%s is not exported", #symbol);                                      \
+        CUresult result_ = ((CUresult(*) types)found_)args;                                        \
+        if (result_ != CUDA_SUCCESS) fail_msg("%s: %d", #symbol, result_);                         \
+    } while (0)
+
+/* ---- The kernel: adds a number to each word ---- */
+
+static const char ptx[] =
+    ".version 6.4\n.target sm_75\n.address_size 64\n"
+    ".visible .entry graphs_add(.param .u64 at, .param .u32 number, .param .u32 count)\n"
+    "{\n  ret;\n}\n"; /* for real cards there is none: the test is for the emulator */
+
+void emu_kernel_graphs_add(struct emu_block *b);
+void emu_kernel_graphs_add(struct emu_block *b)
+{
+    uint64_t at = emu_param_u64(b, 0), first, last;
+    uint32_t number = emu_param_u32(b, 1), count = emu_param_u32(b, 2);
+    emu_threads(b, &first, &last);
+    if (last > count) last = count;
+    for (uint64_t i = first; i < last; i++)
+        emu_store_u32(b, at + 4 * i, emu_load_u32(b, at + 4 * i) + number);
+}
+
+struct add_params {
+    CUdeviceptr at;
+    uint32_t number, count;
+    void *list[3];
+};
+
+static struct emu_kernel_node add_node(struct add_params *params, unsigned to, uint32_t number)
+{
+    *params = (struct add_params){block[to], number, 64, {NULL}};
+    params->list[0] = &params->at;
+    params->list[1] = &params->number;
+    params->list[2] = &params->count;
+    return (struct emu_kernel_node){.func = add,
+                                    .gridDimX = 1,
+                                    .gridDimY = 1,
+                                    .gridDimZ = 1,
+                                    .blockDimX = 64,
+                                    .blockDimY = 1,
+                                    .blockDimZ = 1,
+                                    .kernelParams = params->list};
+}
+
+/* ---- Pressure, and what is seen of it ---- */
+
+static vp_stats read_stats(void)
+{
+    vp_stats stats;
+    vp_pool *(*find)(void) = (vp_pool * (*)(void)) dlsym(RTLD_DEFAULT, "vp_default");
+    void (*read)(vp_pool *, vp_stats *) =
+        (void (*)(vp_pool *, vp_stats *))dlsym(RTLD_DEFAULT, "vp_stats_read");
+    read(find(), &stats);
+    return stats;
+}
+
+static void wait(void)
+{
+    CALL(cuCtxSynchronize, (void), ());
+}
+
+/* Uses every block but the first `spared` ones, twice, so that what may leave leaves. */
+static void press(unsigned spared)
+{
+    for (unsigned i = 0; i < 2 * (BLOCKS - spared); i++) {
+        CALL(cuMemsetD8Async, (CUdeviceptr, unsigned, size_t, CUstream),
+             (block[spared + i % (BLOCKS - spared)] + 4096, i, 4096, stream));
+        wait();
+    }
+}
+
+static uint32_t word_of(unsigned i)
+{
+    uint32_t word;
+    CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), (&word, block[i], 4));
+    return word;
+}
+
+static void clear(void)
+{
+    for (unsigned i = 0; i < BLOCKS; i++)
+        CALL(cuMemsetD8_v2, (CUdeviceptr, unsigned, size_t), (block[i], 0, BLOCK_BYTES));
+    wait();
+}
+
+static CUgraphExec instantiate(CUgraph graph)
+{
+    CUgraphExec exec;
+    CALL(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long),
+         (&exec, graph, 0));
+    return exec;
+}
+
+static void launch(CUgraphExec exec, unsigned spared)
+{
+    press(spared);
+    CALL(cuGraphLaunch, (CUgraphExec, CUstream), (exec, stream));
+    wait();
+}
+
+static void end(CUgraphExec exec, CUgraph graph)
+{
+    CALL(cuGraphExecDestroy, (CUgraphExec), (exec));
+    CALL(cuGraphDestroy, (CUgraph), (graph));
+}
+
+static CUgraph create(void)
+{
+    CUgraph graph;
+    CALL(cuGraphCreate, (CUgraph *, unsigned), (&graph, 0));
+    return graph;
+}
+
+#define ADD_TYPES  (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const void *)
+#define ADD2_TYPES (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const void *, CUcontext)
+
+static CUgraphNode add_kernel(CUgraph graph, unsigned to, uint32_t number)
+{
+    struct add_params params;
+    struct emu_kernel_node kernel = add_node(&params, to, number);
+    CUgraphNode node;
+    CALL(cuGraphAddKernelNode_v2, ADD_TYPES, (&node, graph, NULL, 0, &kernel));
+    return node;
+}
+
+/* ---- Tests ---- */
+
+static void nodes_made_by_hand_find_their_memory(void **state)
+{
+    clear();
+    CUgraph graph = create();
+    CUgraphNode kernel = add_kernel(graph, 0, 5), copy, set;
+    CUDA_MEMCPY3D copies = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                            .srcDevice = block[0],
+                            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                            .dstDevice = block[1],
+                            .WidthInBytes = 4,
+                            .Height = 1,
+                            .Depth = 1};
+    struct emu_set_node sets = {
+        .dst = block[2], .pitch = 4, .value = 9, .elementSize = 4, .width = 1, .height = 1};
+    CALL(cuGraphAddMemcpyNode, ADD2_TYPES, (&copy, graph, &kernel, 1, &copies, NULL));
+    CALL(cuGraphAddMemsetNode, ADD2_TYPES, (&set, graph, &copy, 1, &sets, NULL));
+    CUgraphExec exec = instantiate(graph);
+    for (uint32_t i = 1; i <= 3; i++) {
+        launch(exec, 3);
+        assert_int_equal(word_of(0), 5 * i);
+        assert_int_equal(word_of(1), 5 * i);
+        assert_int_equal(word_of(2), 9);
+    }
+    end(exec, graph);
+}
+
+static void children_and_clones_find_theirs(void **state)
+{
+    clear();
+    CUgraph child = create(), graph = create(), clone;
+    CUgraphNode node;
+    add_kernel(child, 0, 1);
+    CALL(cuGraphAddChildGraphNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraph),
+         (&node, graph, NULL, 0, child));
+    CALL(cuGraphDestroy, (CUgraph), (child));
+    add_kernel(graph, 1, 2);
+    CALL(cuGraphClone, (CUgraph *, CUgraph), (&clone, graph));
+    CALL(cuGraphDestroy, (CUgraph), (graph));
+    CUgraphExec exec = instantiate(clone);
+    launch(exec, 2);
+    launch(exec, 2);
+    assert_int_equal(word_of(0), 2);
+    assert_int_equal(word_of(1), 4);
+    end(exec, clone);
+}
+
+static void updates_bring_other_memory(void **state)
+{
+    clear();
+    CUgraph graph = create(), other = create();
+    CUgraphNode node = add_kernel(graph, 0, 1);
+    add_kernel(other, 2, 7);
+    CUgraphExec exec = instantiate(graph);
+    launch(exec, 1);
+    struct add_params params;
+    struct emu_kernel_node kernel = add_node(&params, 1, 3);
+    CALL(cuGraphExecKernelNodeSetParams_v2, (CUgraphExec, CUgraphNode, const void *),
+         (exec, node, &kernel));
+    launch(exec, 2);
+    struct emu_update how;
+    CALL(cuGraphExecUpdate_v2, (CUgraphExec, CUgraph, struct emu_update *), (exec, other, &how));
+    launch(exec, 3);
+    assert_int_equal(word_of(0), 1);
+    assert_int_equal(word_of(1), 3);
+    assert_int_equal(word_of(2), 7);
+    CALL(cuGraphDestroy, (CUgraph), (other));
+    end(exec, graph);
+}
+
+/* The graph is destroyed once there is an executable, as PyTorch does it. */
+static void what_was_captured_stays_for_the_executable(void **state)
+{
+    clear();
+    CUgraph graph;
+    struct add_params params;
+    add_node(&params, 0, 1);
+    CALL(cuStreamBeginCapture_v2, (CUstream, int), (stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CALL(cuLaunchKernel,
+         (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+          CUstream, void **, void **),
+         (add, 1, 1, 1, 64, 1, 1, 0, stream, params.list, NULL));
+    CALL(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream),
+         (block[1], block[0], 4, stream));
+    CALL(cuStreamEndCapture, (CUstream, CUgraph *), (stream, &graph));
+    CUgraphExec exec = instantiate(graph);
+    CALL(cuGraphDestroy, (CUgraph), (graph));
+    launch(exec, 2);
+    launch(exec, 2);
+    assert_int_equal(word_of(0), 2);
+    assert_int_equal(word_of(1), 2);
+    CALL(cuGraphExecDestroy, (CUgraphExec), (exec));
+}
+
+/* Three quarters of the card are kept by a graph, then by none: all blocks must have their turn on
+ * the card again, which they had not if what graphs used stayed for good. */
+static void what_a_graph_used_may_move_when_it_is_gone(void **state)
+{
+    clear();
+    CUgraph graph = create();
+    for (unsigned i = 0; i < 3; i++) add_kernel(graph, i, 1);
+    CUgraphExec exec = instantiate(graph);
+    press(0);
+    vp_stats before = read_stats();
+    end(exec, graph);
+    press(0);
+    vp_stats after = read_stats();
+    press(0);
+    assert_int_equal(read_stats().in_place, after.in_place);
+    assert_true(after.evictions >= before.evictions + 3);
+    /* The three are where all others are: a block stays only as long as it is young. */
+    unsigned away = 0;
+    vp_status (*locate)(vp_pool *, vp_addr, vp_location *) =
+        (vp_status(*)(vp_pool *, vp_addr, vp_location *))dlsym(RTLD_DEFAULT, "vp_locate");
+    vp_pool *(*find)(void) = (vp_pool * (*)(void)) dlsym(RTLD_DEFAULT, "vp_default");
+    for (unsigned i = 0; i < 3; i++) {
+        vp_location location;
+        assert_int_equal(locate(find(), block[i], &location), VP_OK);
+        away += location.place != 0;
+    }
+    assert_int_equal(away, 3);
+}
+
+static int start(void **state)
+{
+    CUcontext context;
+    CUmodule module;
+    CALL(cuInit, (unsigned), (0));
+    CALL(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice), (&context, 0));
+    CALL(cuCtxSetCurrent, (CUcontext), (context));
+    CALL(cuStreamCreate, (CUstream *, unsigned), (&stream, CU_STREAM_NON_BLOCKING));
+    CALL(cuModuleLoadData, (CUmodule *, const void *), (&module, ptx));
+    CALL(cuModuleGetFunction, (CUfunction *, CUmodule, const char *), (&add, module, "graphs_add"));
+    for (unsigned i = 0; i < BLOCKS; i++)
+        CALL(cuMemAlloc_v2, (CUdeviceptr *, size_t), (&block[i], BLOCK_BYTES));
+    return 0;
+}
+
+static int finish(void **state)
+{
+    for (unsigned i = 0; i < BLOCKS; i++) CALL(cuMemFree_v2, (CUdeviceptr), (block[i]));
+    CALL(cuStreamDestroy_v2, (CUstream), (stream));
+    CALL(cuDevicePrimaryCtxRelease_v2, (CUdevice), (0));
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nodes_made_by_hand_find_their_memory),
+        cmocka_unit_test(children_and_clones_find_theirs),
+        cmocka_unit_test(updates_bring_other_memory),
+        cmocka_unit_test(what_was_captured_stays_for_the_executable),
+        cmocka_unit_test(what_a_graph_used_may_move_when_it_is_gone),
+    };
+    return cmocka_run_group_tests(tests, start, finish);
+}
