@@ -145,6 +145,7 @@ static void note_stray(struct foresight *foresight, struct segment *segment)
 static void note_unknown(struct foresight *foresight, const struct move_touch *touches,
                          uint32_t count)
 {
+    foresight->unknown_at = foresight->clock;
     bool strays = foresight->following && ++foresight->strayed <= FORESIGHT_STRAYS;
     if (!strays) foresight->following = NULL;
     for (uint32_t k = 0; k < count; k++) {

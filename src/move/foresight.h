@@ -54,6 +54,7 @@ struct foresight {
     const struct foresight_period *following; /* NULL: nothing is foretold */
     uint32_t at;                              /* the operation entered last */
     uint32_t strayed;                         /* unknown operations since */
+    uint64_t unknown_at;                      /* the last one, by the clock */
     struct foresight_touch *touches;
     uint32_t touch_count;
 };
@@ -83,6 +84,12 @@ static inline uint32_t foresight_ahead(const struct foresight *foresight,
 static inline bool foresight_sees(const struct foresight *foresight)
 {
     return foresight->following && foresight->following->notes > foresight->following->op_count;
+}
+
+/* True where the last period was as foretold, without anything unknown in between. */
+static inline bool foresight_is_calm(const struct foresight *foresight)
+{
+    return foresight->clock - foresight->unknown_at > foresight->following->op_count;
 }
 
 /* Pages of chunks in which something lives, `ahead` operations from now. */
