@@ -1,7 +1,7 @@
 /* What something of the program's uses without passing through us: the nodes of a graph each time
- * it is launched, the texels of a texture object. For as long as that lives, the segments stay
- * mapped where they are. A keeper is the list of what one such object keeps. A segment counts its
- * keepers; with the last one it may move again. */
+ * it is launched. For as long as that lives, the segments stay mapped where they are. A keeper is
+ * the list of what one such object keeps. A segment counts its keepers; with the last one it may
+ * move again. */
 #include "pool/internal.h"
 
 #include <assert.h>
