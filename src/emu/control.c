@@ -214,6 +214,7 @@ void emu_close(void)
         findings_close();
         module_close();
         capture_close();
+        graph_close();
         device_close();
         map_close();
         memory_close();

@@ -8,11 +8,11 @@
  *     call → op_submit → [waits for predecessors] → TIME_START → pieces → done → successors
  *
  * Which file does what: range.c address sets; engine.c time and operations; link.c engines, links,
- * and what of them is lost; memory.c physical
- * memory and allocations; map.c reservations, mappings, translation; copy.c copies and memsets;
- * transfer.c their calls; module.c and ptx.c modules; kernel.c launches; stream.c streams and
- * events; capture.c graphs; device.c devices and contexts; pointer.c attributes; findings.c races
- * and leaks; export.c the exported symbols; control.c emu.h. */
+ * and what of them is lost; memory.c physical memory and allocations; map.c reservations, mappings,
+ * translation; copy.c copies and memsets; transfer.c their calls; module.c and ptx.c modules;
+ * kernel.c launches; stream.c streams and events; capture.c stream capture; graph.c graphs;
+ * device.c devices and contexts; pointer.c attributes; findings.c races and leaks; export.c the
+ * exported symbols; control.c emu.h. */
 #ifndef EMU_INTERNAL_H
 #define EMU_INTERNAL_H
 
@@ -411,6 +411,7 @@ CUresult capture_synchronize(struct stream *stream); /* for calls that would wai
 void capture_abandon(struct stream *stream);         /* the stream goes while it captures */
 void capture_event_clear(struct event *event);
 void capture_close(void);
+void graph_close(void); /* after capture_close, which takes graphs along */
 
 /* ---- The whole ---- */
 
