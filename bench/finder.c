@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/sample.h"
 #include "trace/finder.h"
 
 enum { ROUNDS = 15, LAYERS = 250, STEPS = 20, WIDE = 1300, WIDE_TIMES = 64 };
@@ -106,17 +107,11 @@ static void run(struct work *work, bool fresh)
     }
 }
 
-static int by_value(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static void print(const char *name, struct figure *figure, const char *end)
 {
-    qsort(figure->rounds, ROUNDS, sizeof *figure->rounds, by_value);
-    printf("\"%s\":{\"median\":%.2f,\"least\":%.2f,\"largest\":%.2f}%s", name,
-           figure->rounds[ROUNDS / 2], figure->rounds[0], figure->rounds[ROUNDS - 1], end);
+    double middle = sample_median(figure->rounds, ROUNDS); /* which sorts them */
+    printf("\"%s\":{\"median\":%.2f,\"least\":%.2f,\"largest\":%.2f}%s", name, middle,
+           figure->rounds[0], figure->rounds[ROUNDS - 1], end);
 }
 
 struct figures {

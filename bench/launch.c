@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/sample.h"
 #include "emu/emu_kernel.h"
 #include "gpu.h"
 
@@ -44,19 +45,6 @@ static double now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static int by_value(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* Sorts the values and returns the one that `share` of them do not exceed. */
-static double quantile(double *values, size_t count, double share)
-{
-    qsort(values, count, sizeof *values, by_value);
-    return values[(size_t)(share * (double)(count - 1))];
 }
 
 static const char *path_of(const void *function)
@@ -111,12 +99,12 @@ static void measure_launches(const struct gpu *gpu, const struct gpu *native, gp
         if (native && !native_first) behind[i] = time_launch(native, function, params);
         if (i % BETWEEN_WAITS == 0) gpu_check(gpu, gpu->cuCtxSynchronize(), "waiting");
     }
-    figures->median.rounds[round] = quantile(front, LAUNCHES, 0.5);
-    figures->p99.rounds[round] = quantile(front, LAUNCHES, 0.99);
+    figures->median.rounds[round] = sample_median(front, LAUNCHES);
+    figures->p99.rounds[round] = sample_quantile(front, LAUNCHES, 0.99);
     if (!native) return;
-    double base = quantile(behind, LAUNCHES, 0.5);
+    double base = sample_median(behind, LAUNCHES);
     figures->native_median.rounds[round] = base;
-    figures->native_p99.rounds[round] = quantile(behind, LAUNCHES, 0.99);
+    figures->native_p99.rounds[round] = sample_quantile(behind, LAUNCHES, 0.99);
     figures->added_median.rounds[round] = figures->median.rounds[round] - base;
     figures->added_p99.rounds[round] =
         figures->p99.rounds[round] - figures->native_p99.rounds[round];
@@ -135,12 +123,12 @@ static double measure_pairs(const struct gpu *gpu, size_t bytes)
         gpu_check(gpu, error, "allocating");
         gpu_check(gpu, freed, "freeing");
     }
-    return quantile(times, PAIRS, 0.5);
+    return sample_median(times, PAIRS);
 }
 
 static void print_figure(const char *name, struct figure *figure)
 {
-    double middle = quantile(figure->rounds, ROUNDS, 0.5); /* which sorts them */
+    double middle = sample_median(figure->rounds, ROUNDS); /* which sorts them */
     printf("\"%s\": {\"median\": %.0f, \"least\": %.0f, \"largest\": %.0f}", name, middle,
            figure->rounds[0], figure->rounds[ROUNDS - 1]);
 }

@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "base/sample.h"
 #include "base/units.h"
 #include "emu/emu.h"
 #include "machine/machine.h"
@@ -29,7 +30,7 @@ struct looker {
     const vp_addr *blocks;
     uint64_t block_count, seed;
     uint64_t cpu_ns, wrong;
-    uint32_t *samples_ns;
+    double *samples_ns;
 };
 
 struct figures {
@@ -86,22 +87,16 @@ static void *look(void *argument)
         uint64_t before = clock_ns(CLOCK_MONOTONIC);
         looker->wrong += vp_locate(looker->pool, address, &location) != VP_OK;
         uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
-        looker->samples_ns[i] = took > cost ? (uint32_t)(took - cost) : 0;
+        looker->samples_ns[i] = took > cost ? (double)(took - cost) : 0;
     }
     free(addresses);
     return NULL;
 }
 
-static int by_value(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
 static struct figures measure(vp_pool *pool, const vp_addr *blocks, uint64_t count, uint64_t seed)
 {
     enum { EACH_SAMPLES = LOOKUPS / THREADS / SAMPLE };
-    static uint32_t samples[THREADS * EACH_SAMPLES];
+    static double samples[THREADS * EACH_SAMPLES];
     struct looker lookers[THREADS];
     uint64_t cpu_ns = 0, wrong = 0;
     for (unsigned i = 0; i < THREADS; i++) {
@@ -118,8 +113,8 @@ static struct figures measure(vp_pool *pool, const vp_addr *blocks, uint64_t cou
         wrong += lookers[i].wrong;
     }
     must(wrong == 0, "finding a block that exists");
-    qsort(samples, THREADS * EACH_SAMPLES, sizeof *samples, by_value);
-    return (struct figures){(double)cpu_ns / LOOKUPS, samples[THREADS * EACH_SAMPLES * 99 / 100]};
+    return (struct figures){(double)cpu_ns / LOOKUPS,
+                            sample_quantile(samples, THREADS * EACH_SAMPLES, 0.99)};
 }
 
 struct mover {

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/env.h"
+#include "base/sample.h"
 #include "base/units.h"
 
 enum { STEADY = 6 }; /* steps of which the median is said */
@@ -113,20 +114,13 @@ static vp_status open_pool(void)
     return status;
 }
 
-static int by_value(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
 static double median_s(void)
 {
-    uint64_t values[STEADY];
+    double values[STEADY];
     unsigned count = replay.steps < STEADY ? replay.steps : STEADY;
     for (unsigned i = 0; i < count; i++)
-        values[i] = replay.result[replay.steps - count + i].duration_ns;
-    qsort(values, count, sizeof *values, by_value);
-    return (double)values[count / 2] / 1e9;
+        values[i] = (double)replay.result[replay.steps - count + i].duration_ns;
+    return sample_median(values, count) / 1e9;
 }
 
 static double ms(uint64_t ns)

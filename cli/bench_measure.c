@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/random.h"
+#include "base/sample.h"
 #include "base/units.h"
 #include "bench.h"
 #include "cli.h"
@@ -140,12 +141,6 @@ static CUresult queue(struct run *run, struct work *work)
                                params, NULL);
 }
 
-static int by_value(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* Median time of one round, in ns. All are queued at once. */
 static bool time_rounds(struct run *run, struct work *work, unsigned rounds, double *ns)
 {
@@ -166,8 +161,7 @@ static bool time_rounds(struct run *run, struct work *work, unsigned rounds, dou
         run->sample[i] = (double)ms * 1e6;
     }
     for (unsigned i = 0; i <= rounds; i++) driver->cuEventDestroy_v2(run->event[i]);
-    qsort(run->sample, rounds, sizeof *run->sample, by_value);
-    *ns = run->sample[(rounds - 1) / 2];
+    *ns = sample_median(run->sample, rounds);
     return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/sample.h"
 #include "base/units.h"
 #include "machine/machine.h"
 #include "pool/internal.h"
@@ -189,18 +190,11 @@ const char *report_stall_words(enum report_stall stall)
     return words[stall];
 }
 
-static int by_size(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
 static uint64_t median_ns(const struct report_step *step)
 {
-    uint64_t values[MEASURE_STEPS];
-    for (uint32_t i = 0; i < step->count; i++) values[i] = step->steps[i].step_ns;
-    qsort(values, step->count, sizeof *values, by_size);
-    return step->count ? values[step->count / 2] : 0;
+    double values[MEASURE_STEPS];
+    for (uint32_t i = 0; i < step->count; i++) values[i] = (double)step->steps[i].step_ns;
+    return step->count ? (uint64_t)sample_median(values, step->count) : 0;
 }
 
 static void average(struct report_step *step)
