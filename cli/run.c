@@ -170,6 +170,10 @@ static const struct run_option options[] = {
      ENV_NO_POOL,
      read_flag},
     {{"record", OPTION_VALUE, "FILE", "record a trace of the run"}, ENV_RECORD, read_path},
+    {{"timeline", OPTION_VALUE, "FILE",
+      "write at exit what the pool did when, for Perfetto or\nchrome://tracing"},
+     ENV_TIMELINE,
+     read_path},
     {{"verify", OPTION_MAYBE, "params",
       "map only what each operation may touch, to find hidden\naccesses; params: by parameters "
       "alone"},

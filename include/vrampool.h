@@ -82,8 +82,9 @@ typedef struct vp_options {
     uint64_t hbm_bytes;     /* most that the pool holds on each card; 0: free less headroom */
     uint64_t host_bytes;    /* the same for host memory; VP_DEFAULT_BYTES: 90 % of available */
     uint64_t chunk_bytes;   /* 0: a card's share / 12, between 2 and 32 MiB */
-    const char *driver_path; /* the driver library; NULL: search for it */
-    const char *record_path; /* where to record a trace; NULL: nowhere */
+    const char *driver_path;   /* the driver library; NULL: search for it */
+    const char *record_path;   /* where to record a trace; NULL: nowhere */
+    const char *timeline_path; /* where to write what was done when; NULL: nowhere */
 } vp_options;
 
 #define VP_DEFAULT_BYTES UINT64_MAX

@@ -60,7 +60,7 @@ static const char *own_file(const char *path, char own[PATH_MAX])
 
 static void read_rank(void)
 {
-    static char report_path[PATH_MAX], record_path[PATH_MAX];
+    static char report_path[PATH_MAX], record_path[PATH_MAX], timeline_path[PATH_MAX];
     vp_options *options = &shim_settings.options;
     if (rank_read(&shim_settings.rank)) {
         const char *compute = env_get(ENV_COMPUTE);
@@ -69,6 +69,7 @@ static void read_rank(void)
     }
     shim_settings.report = own_file(env_get(ENV_REPORT), report_path);
     options->record_path = own_file(options->record_path, record_path);
+    options->timeline_path = own_file(options->timeline_path, timeline_path);
 }
 
 /* Cards that compute must come first, because the others are hidden by their number. */
@@ -137,7 +138,7 @@ static void at_exit(void)
     vp_pool *pool = shim_pool();
     ending = true;
     if (pool) {
-        pool_flush_record(pool);
+        pool_flush_files(pool);
         report(pool);
     } else if (shim_settings.report && !ever_open && !atomic_load(&hopeless) && !is_launcher())
         log_warn("no report: the program took no memory from the pool");

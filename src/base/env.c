@@ -148,6 +148,7 @@ vp_status env_read_options(vp_options *options)
     vp_options read = *options;
     if (env_get(ENV_DRIVER)) read.driver_path = env_get(ENV_DRIVER);
     if (env_get(ENV_RECORD)) read.record_path = env_get(ENV_RECORD);
+    if (env_get(ENV_TIMELINE)) read.timeline_path = env_get(ENV_TIMELINE);
     bool fine = read_size(ENV_HBM, &read.hbm_bytes) && read_size(ENV_HOST, &read.host_bytes) &&
                 read_size(ENV_CHUNK, &read.chunk_bytes) && read_compute(&read.compute_cards) &&
                 read_cards(ENV_LEND, &read.lend_cards) && read_verify(&read.verify) &&

@@ -21,6 +21,7 @@
     X(EMULATE, "VRAMPOOL_EMULATE", "MACHINE", "what the emulated driver behaves like, as text") \
     X(NO_POOL, "VRAMPOOL_NO_POOL", "0 or 1", "1 passes every call on: the program without a pool") \
     X(RECORD, "VRAMPOOL_RECORD", "FILE", "where to record a trace") \
+    X(TIMELINE, "VRAMPOOL_TIMELINE", "FILE", "where to write at exit what the pool did when") \
     X(VERIFY, "VRAMPOOL_VERIFY", "1 or params", "map only what each operation may touch") \
     X(ALWAYS_MAPPED, "VRAMPOOL_ALWAYS_MAPPED", "0 or 1", "1 keeps absent chunks mapped where they are") \
     X(POLICY, "VRAMPOOL_POLICY", "plan, lru, demand or inplace", \

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "pool/measure.h"
 #include "pool/predict.h"
+#include "pool/timeline.h"
 
 enum {
     STUDY_EVENTS = 4096,
@@ -32,7 +33,8 @@ struct foresee {
         uint32_t number, op_count;
     } known[KNOWN_PERIODS];
     uint32_t known_count;
-    uint32_t length; /* of the period followed last; 0: none yet */
+    uint32_t length;  /* of the period followed last; 0: none yet */
+    uint64_t step_ns; /* when it began last */
     struct finder_stats reported;
 };
 
@@ -251,6 +253,12 @@ void foresee_op(vp_pool *pool, struct pool_op *op)
     bool follows = place.match == FINDER_MATCHED || place.match == FINDER_TOUCHES;
     uint32_t length = follows ? length_of(foresee, place.period) : 0;
     if (length) foresee->length = length;
+    if (pool->timeline && length && place.op == 0) {
+        timeline_add(pool, (struct timeline_span){.name = "step",
+                                                  .row = TIMELINE_STEPS,
+                                                  .began_ns = foresee->step_ns});
+        foresee->step_ns = timeline_now(pool);
+    }
     measure_op(op, &place, length);
     if (!asks(pool)) return;
     foresight_note(&pool->move.foresight, length ? place.period : 0, length, place.op,

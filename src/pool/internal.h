@@ -60,9 +60,10 @@ struct pool_thread {
 struct pool_lane {
     CUstream stream;
     CUevent events[MOVE_COPIES];
-    CUmodule module;      /* that the lane is to unload */
-    CUfunction digest;    /* NULL: no digests are made in this lane (digest.c) */
-    struct digest *parts; /* pinned: DIGEST_BLOCKS for each of MOVE_COPIES */
+    uint64_t queued_ns[MOVE_COPIES]; /* for the timeline */
+    CUmodule module;                 /* that the lane is to unload */
+    CUfunction digest;               /* NULL: no digests are made in this lane (digest.c) */
+    struct digest *parts;            /* pinned: DIGEST_BLOCKS for each of MOVE_COPIES */
 };
 
 /* Something that should not be mapped, which the driver refused to unmap. */
@@ -72,11 +73,12 @@ struct pool_residue {
 };
 enum { POOL_RESIDUES = 64 };
 
-struct measure; /* measure.h */
-struct vet;     /* vet.c */
-struct record;  /* record.c */
-struct foresee; /* foresee.c */
-struct step;    /* trace/step.h */
+struct measure;  /* measure.h */
+struct vet;      /* vet.c */
+struct record;   /* record.c */
+struct timeline; /* timeline.h */
+struct foresee;  /* foresee.c */
+struct step;     /* trace/step.h */
 
 /* Threads and time, for running the whole pool in one thread under the simulated driver: NULL in
  * real life. */
@@ -141,6 +143,7 @@ struct vp_pool {
     struct vet *vet;
     uint64_t tables; /* changes with every table */
     struct record *record;
+    struct timeline *timeline;
     struct foresee *foresee; /* from the first eviction on */
     bool foresee_tried;
     struct measure *measure;   /* from then on too */

@@ -1,5 +1,6 @@
 /* Opening and closing a pool: places, address ranges, contexts. */
 #include "pool/internal.h"
+#include "pool/timeline.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -329,6 +330,8 @@ static vp_status build(vp_pool *pool)
     if (status == VP_OK) status = vet_create(pool);
     if (status == VP_OK && pool->options.record_path)
         status = record_create(pool, pool->options.record_path);
+    if (status == VP_OK && pool->options.timeline_path)
+        status = timeline_create(pool, pool->options.timeline_path);
     return status;
 }
 
@@ -491,6 +494,7 @@ void vp_close(vp_pool *pool)
     pthread_mutex_destroy(&pool->lock);
     pthread_mutex_destroy(&pool->verifying);
     pthread_mutex_destroy(&pool->recording);
+    timeline_destroy(pool);
     if (pool->owned_driver) driver_unload(pool->owned_driver);
     free(pool->owned_driver);
     free(pool);

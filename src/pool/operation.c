@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "pool/measure.h"
+#include "pool/timeline.h"
 
 static const uint64_t throttle_wait_ns = 20 * NS_PER_US, throttle_most_ns = 20 * NS_PER_MS;
 static const uint64_t hold_wait_ns = 50 * NS_PER_US, hold_report_ns = 10 * NS_PER_S;
@@ -377,12 +378,34 @@ static enum move_verdict try_admit(struct pool_op *op)
     return verdict;
 }
 
+static const char *cause_name(enum move_cause cause)
+{
+    static const char *const names[MOVE_CAUSES] = {"to be alone", "mapping", "data", "room"};
+    return names[cause];
+}
+
+/* One stretch of a hold, for one cause. */
+static void note_hold(struct pool_op *op, enum move_cause cause, uint64_t began)
+{
+    timeline_add(op->pool,
+                 (struct timeline_span){.name = op->function ? op->function->name : op->name,
+                                        .row = TIMELINE_HELD,
+                                        .why = cause_name(cause),
+                                        .began_ns = began});
+}
+
 static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
 {
     vp_pool *pool = op->pool;
-    uint64_t began = pool_now_ns(pool), reported = 0, held = 0;
+    uint64_t began = pool_now_ns(pool), reported = 0, held = 0, since = began;
+    enum move_cause cause = move_cause(&pool->move, &op->request), before = cause;
     while (*verdict == MOVE_HELD && !pool->lost) {
-        enum move_cause cause = move_cause(&pool->move, &op->request);
+        cause = move_cause(&pool->move, &op->request);
+        if (cause != before) {
+            note_hold(op, before, since);
+            since = timeline_now(pool);
+            before = cause;
+        }
         if (!pool_work(pool)) pool_wait(pool, hold_wait_ns);
         *verdict = try_admit(op);
         uint64_t now = pool_now_ns(pool) - began;
@@ -393,6 +416,7 @@ static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
             report_hold(op, held);
         }
     }
+    note_hold(op, cause, since);
     pool->holds++;
     if (pool->move.counts.evictions) pool->sample = SAMPLE_SPILLING;
     if (*verdict != MOVE_HELD) return CUDA_SUCCESS;

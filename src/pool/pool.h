@@ -115,9 +115,9 @@ void pool_capture_ends(vp_pool *pool, CUstream stream, const void *graph);
  * functions. */
 void pool_functions_end(vp_pool *pool);
 
-/* At exit, where the driver may be shutting down: what is recorded goes to its file, and the line
- * with peaks and moved bytes to stderr. */
-void pool_flush_record(vp_pool *pool);
+/* At exit, where the driver may be shutting down: what is recorded and the timeline go to their
+ * files, and the line with peaks and moved bytes to stderr. */
+void pool_flush_files(vp_pool *pool);
 void pool_log_summary(vp_pool *pool);
 
 #endif

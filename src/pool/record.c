@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "pool/timeline.h"
 #include "trace/writer.h"
 
 /* Whoever kills the program early finds all but the last FLUSH_OPS operations in the file. */
@@ -90,8 +91,9 @@ static void drain(vp_pool *pool, bool all)
     }
 }
 
-void pool_flush_record(vp_pool *pool)
+void pool_flush_files(vp_pool *pool)
 {
+    timeline_write(pool);
     if (!pool->record) return;
     pthread_mutex_lock(&pool->recording);
     if (!pool->lost) drain(pool, false);

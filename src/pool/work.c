@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "pool/measure.h"
+#include "pool/timeline.h"
 
 enum {
     TRIES = 8,       /* of a call that the driver refuses for the moment */
@@ -72,12 +73,22 @@ static bool retry(const vp_pool *pool, CUresult result, unsigned *tries)
     return again;
 }
 
+static void note_call(vp_pool *pool, const char *name, uint64_t began, vp_addr address,
+                      uint64_t bytes)
+{
+    if (!pool->timeline) return;
+    timeline_add(pool, (struct timeline_span){
+                           .name = name, .began_ns = began, .address = address, .bytes = bytes});
+}
+
 CUresult pool_unmap(vp_pool *pool, vp_addr address, uint64_t bytes)
 {
     CUresult result;
     unsigned tries = 0;
+    uint64_t began = timeline_now(pool);
     do result = pool->driver->cuMemUnmap(address, bytes);
     while (retry(pool, result, &tries));
+    note_call(pool, "cuMemUnmap", began, address, bytes);
     return result;
 }
 
@@ -123,12 +134,16 @@ CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,
     CUresult result;
     unsigned tries = 0;
     pool_clear_residue(pool, address, bytes);
+    uint64_t began = timeline_now(pool);
     do result = driver->cuMemMap(address, bytes, 0, handle, 0);
     while (retry(pool, result, &tries));
+    note_call(pool, "cuMemMap", began, address, bytes);
     if (result != CUDA_SUCCESS) return result;
     tries = 0;
+    began = timeline_now(pool);
     do result = driver->cuMemSetAccess(address, bytes, pool->access[place], pool->accesses[place]);
     while (retry(pool, result, &tries));
+    note_call(pool, "cuMemSetAccess", began, address, bytes);
     if (result != CUDA_SUCCESS && pool_unmap(pool, address, bytes) != CUDA_SUCCESS)
         note_residue(pool, address, bytes);
     return result;
@@ -229,6 +244,7 @@ static CUresult queue_copy(vp_pool *pool, const struct move_action *action,
 {
     struct pool_lane *lane = &pool->lanes[action->lane];
     if (sample) measure_begins(pool, sample, lane->stream);
+    lane->queued_ns[action->ticket % MOVE_COPIES] = timeline_now(pool);
     CUresult result = pool->driver->cuMemcpyAsync(action->to->alias, action->from->alias,
                                                   action->bytes, lane->stream);
     if (result != CUDA_SUCCESS) return result;
@@ -489,6 +505,19 @@ bool pool_has_passed(vp_pool *pool, CUevent event)
     return result == CUDA_SUCCESS;
 }
 
+/* A copy in, as long as it took until somebody looked. */
+static void note_copy(vp_pool *pool, unsigned lane, uint64_t ticket)
+{
+    if (!pool->timeline || lane % 2) return;
+    const struct chunk *chunk = pool->move.lanes[lane].copies[ticket % MOVE_COPIES].chunk;
+    timeline_add(
+        pool, (struct timeline_span){.name = "copy in",
+                                     .row = TIMELINE_IN,
+                                     .began_ns = pool->lanes[lane].queued_ns[ticket % MOVE_COPIES],
+                                     .bytes = chunk->pages * pool->page_bytes,
+                                     .address = chunk_address(chunk)});
+}
+
 static bool poll_lane(vp_pool *pool, unsigned index)
 {
     bool any = false;
@@ -496,6 +525,7 @@ static bool poll_lane(vp_pool *pool, unsigned index)
     while (lane->ended < lane->issued) {
         uint64_t ticket = lane->ended + 1;
         if (!pool_has_passed(pool, pool->lanes[index].events[ticket % MOVE_COPIES])) break;
+        note_copy(pool, index, ticket);
         bool digested = move_copy_is_digested(&pool->move, index);
         struct digest digest;
         if (digested) digest = digest_read(&pool->lanes[index], ticket);
@@ -543,6 +573,23 @@ static void count_mark(vp_pool *pool, const struct move_result *result)
     if (pool->mark_failures == MARK_TRIES) lose(pool, result->driver);
 }
 
+static void note_action(vp_pool *pool, const struct move_action *action, uint64_t began)
+{
+    static const char *const names[] = {
+        [MOVE_DO_NOTHING] = "nothing", [MOVE_DO_MAKE] = "make frame", [MOVE_DO_RELEASE] = "release",
+        [MOVE_DO_MAP] = "map",         [MOVE_DO_COPY] = "copy out",   [MOVE_DO_UNMAP] = "unmap",
+        [MOVE_DO_MARK] = "mark"};
+    if (!pool->timeline) return;
+    const struct chunk *chunk = action->chunk;
+    struct timeline_span span = {.name = names[action->kind],
+                                 .began_ns = began,
+                                 .bytes = chunk ? action->bytes : action->pages * pool->page_bytes,
+                                 .address = action->address};
+    if (chunk) span.ahead = foresight_ahead(&pool->move.foresight, chunk->segment);
+    if (action->kind == MOVE_DO_MAP && action->from) span.name = "map and copy in";
+    timeline_add(pool, span);
+}
+
 /* Carries out one action, if there is one for such a worker. */
 static bool act(vp_pool *pool, enum move_worker worker)
 {
@@ -552,9 +599,11 @@ static bool act(vp_pool *pool, enum move_worker worker)
     bool copies = action.kind == MOVE_DO_COPY || (action.kind == MOVE_DO_MAP && action.from);
     struct measure_sample *sample =
         copies ? measure_copy(pool, action.kind == MOVE_DO_MAP, action.bytes) : NULL;
+    uint64_t began = timeline_now(pool);
     pool_unlock(pool);
     carry_out(pool, &action, &result, sample);
     pool_lock(pool);
+    note_action(pool, &action, began);
     move_done(&pool->move, &action, &result);
     if (action.kind == MOVE_DO_MARK) count_mark(pool, &result);
     return true;

@@ -63,7 +63,7 @@ def pool_counters():
     pool = process.vp_default()
     with open(HEADER, encoding="utf-8") as file:
         listed = file.read().split("#define VP_STATS(X)")[1].split("typedef struct")[0]
-    names = re.findall(r'X\((\w+), "', listed)
+    names = re.findall(r"X\((\w+),", listed)
     values = (ctypes.c_uint64 * len(names))()
     if pool:
         process.vp_stats_read(ctypes.c_void_p(pool), values)

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""What --record writes is a whole trace: read strictly, as docs/traces.md says.
+"""What --record writes is a whole trace: read strictly, as docs/traces.md says; what --timeline
+writes shows what was done.
 
 Usage: test_record.py BUILD"""
+import json
 import os
 import signal
 import subprocess
@@ -84,6 +86,49 @@ class Record(unittest.TestCase):
         self.assertTrue(text.endswith("\n"))
         ops = self.read(text.splitlines())
         self.assertGreater(len(ops), 256)
+
+
+class Timeline(unittest.TestCase):
+    def run_with(self, *options):
+        """Trains with --timeline; returns the run and the events of the timeline."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.json")
+            done = subprocess.run([VRAMPOOL, "run", "--timeline", path, *options, "--", TRAIN],
+                                  capture_output=True, text=True, timeout=120, check=False)
+            mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else None
+            events = []
+            if mode is not None:
+                with open(path, encoding="utf-8") as file:
+                    events = json.load(file)["traceEvents"]
+        return done, events, mode
+
+    def test_it_shows_all_that_was_moved(self):
+        done, events, mode = self.run_with("--emulate", "8x24M", "--report", "-")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(mode, 0o600)
+        report = json.loads(done.stderr[done.stderr.index("{"):done.stderr.rindex("}") + 1])
+        spans = [event for event in events if event["ph"] == "X"]
+        copied = sum(span["args"]["bytes"] for span in spans if span["name"] == "copy in")
+        # What has landed while nobody looked is counted, and not drawn.
+        self.assertGreater(copied, 0.9 * report["in_bytes"])
+        self.assertLessEqual(copied, report["in_bytes"])
+        self.assertGreaterEqual(sum(span["name"] == "unmap" for span in spans),
+                                report["evictions"])
+        for span in spans:
+            self.assertGreaterEqual(span["dur"], 0)
+            self.assertGreaterEqual(span["ts"], 0)
+        rows = {event["args"]["name"]: event["tid"] for event in events if event["ph"] == "M"}
+        held = [span for span in spans if span["tid"] == rows["operations held"]]
+        self.assertLessEqual({span["args"]["why"] for span in held},
+                             {"data", "room", "mapping", "to be alone"})
+        self.assertIn("adamw", {span["name"] for span in held})
+
+    def test_a_file_that_cannot_be_written_is_named(self):
+        done = subprocess.run([VRAMPOOL, "run", "--emulate", "8x24M", "--timeline",
+                               "/nonexistent/run.json", "--", TRAIN], capture_output=True,
+                              text=True, timeout=120, check=False)
+        self.assertIn("/nonexistent/run.json", done.stderr)
+        self.assertNotEqual(done.returncode, 0)
 
 
 if __name__ == "__main__":

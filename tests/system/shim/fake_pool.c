@@ -205,7 +205,7 @@ void pool_functions_end(vp_pool *pool)
     say("functions-end");
 }
 
-void pool_flush_record(vp_pool *pool)
+void pool_flush_files(vp_pool *pool)
 {
     say("flush-record");
 }
