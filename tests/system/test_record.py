@@ -109,11 +109,11 @@ class Timeline(unittest.TestCase):
         report = json.loads(done.stderr[done.stderr.index("{"):done.stderr.rindex("}") + 1])
         spans = [event for event in events if event["ph"] == "X"]
         copied = sum(span["args"]["bytes"] for span in spans if span["name"] == "copy in")
-        # What has landed while nobody looked is counted, and not drawn.
+        # The report is written a moment later; what lands unseen is counted, and not drawn.
         self.assertGreater(copied, 0.9 * report["in_bytes"])
         self.assertLessEqual(copied, report["in_bytes"])
-        self.assertGreaterEqual(sum(span["name"] == "unmap" for span in spans),
-                                report["evictions"])
+        unmapped = sum(span["name"] == "unmap" for span in spans)
+        self.assertGreater(unmapped, 0.9 * (report["evictions"] + report["drops"]))
         for span in spans:
             self.assertGreaterEqual(span["dur"], 0)
             self.assertGreaterEqual(span["ts"], 0)
