@@ -17,7 +17,19 @@ struct bench_pair {
     double copy_gbps; /* median of the rounds */
     bool in_place;    /* the three below could be measured */
     double read_gbps, write_gbps;
-    double latency_ns; /* of one load that needs the one before */
+    double latency_ns;     /* of one load that needs the one before */
+    double translation_ns; /* by the model below; 0 without it */
+};
+
+/* What the model of translation in layers says (plan/translate.h), of all pairs together. */
+struct bench_translation {
+    unsigned rounds; /* 0: the machine is real, and there is no model of it */
+    uint64_t page_bytes, operand_bytes, entries;
+    double average_ns, worst_pair_ns, p99_ns;
+    double cold_ns; /* average of the first round */
+    double hit_share, controller_share;
+    double wait_ns; /* at the controller, of what got there */
+    double uniform_ns, uniform_hit_share, uniform_wait_ns; /* pages at random, of all memory */
 };
 
 struct bench {
@@ -32,6 +44,7 @@ struct bench {
     bool has_fallback; /* there are two cards */
     double fallback_gbps, fallback_latency_ns;
     double lookup_ns;
+    struct bench_translation translation;
 };
 
 /* Measures all pairs that bench->cards has; the driver is loaded and initialised. False, and why is
@@ -40,6 +53,10 @@ bool bench_measure(const struct driver *driver, struct bench *bench) VP_MUST_USE
 
 /* Average of looking up one address in a page table of 10^5 chunks, in ns of this thread. */
 double bench_lookup_ns(void);
+
+/* Fills in what the model of translation says of an emulated machine; after bench_measure. False,
+ * and why is on stderr: no memory. */
+bool bench_translate(struct bench *bench) VP_MUST_USE;
 
 /* Gives the emulator behind a driver the kernels that bench_kernels.ptx has for cards. False: it is
  * none. */

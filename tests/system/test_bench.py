@@ -64,6 +64,28 @@ class DoubleCube(unittest.TestCase):
         self.assertGreater(self.bench["lookup_ns"], 0)
         self.assertLess(self.bench["lookup_ns"], 200)
 
+    def test_translation_by_the_model(self):
+        """Every pair, and all together, below 200 ns; the first time that a page is asked for it
+        takes the way to the host and back."""
+        model = self.bench["translation"]
+        self.assertIs(model["model"], True)
+        self.assertEqual(model["page_bytes"], 32 << 20)
+        self.assertEqual(model["operand_bytes"], 8 << 30)
+        self.assertLessEqual(model["entries"] * model["page_bytes"], 0.9 * (24 << 30))
+        self.assertGreater(model["entries"] * model["page_bytes"], 0.89 * (24 << 30))
+        for pair in self.bench["pairs"]:
+            self.assertGreater(pair["translation_ns"], 0)
+            self.assertLess(pair["translation_ns"], 200)
+        self.assertEqual(model["worst_pair_ns"],
+                         max(pair["translation_ns"] for pair in self.bench["pairs"]))
+        self.assertLess(model["average_ns"], model["worst_pair_ns"])
+        self.assertGreater(model["first_round_ns"], 1000)
+        self.assertGreater(model["hit_share"], 0.95)
+        # Of the 288 GB on cards and host; the rest is asked for at the controller, in a queue.
+        self.assertAlmostEqual(model["uniform_hit_share"], 0.9 * 24 / 288, delta=0.01)
+        self.assertGreater(model["uniform_ns"], 1200)
+        self.assertGreater(model["uniform_queue_ns"], 10)
+
     def test_sizes_are_cut_down_and_it_says_so(self):
         self.assertEqual(self.bench["asked_bytes"], 8 << 30)
         self.assertEqual(self.bench["size_bytes"], 32 << 20)
@@ -94,6 +116,8 @@ class Others(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
         self.assertFalse(found["emulated"])
+        self.assertIsNone(found["translation"])
+        self.assertTrue(all(pair["translation_ns"] is None for pair in found["pairs"]))
         self.assertEqual(found["size_bytes"], 64 << 20)
         pairs = {(pair["from"], pair["to"]): pair for pair in found["pairs"]}
         self.assertAlmostEqual(pairs["card0", "card1"]["copy_gbps"], 50, delta=0.5)
