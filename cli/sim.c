@@ -130,14 +130,15 @@ static bool make_room(struct sim_story *story, void *array, uint32_t count, uint
     return true;
 }
 
-static void note_moved(void *context, enum executor_kind kind, uint64_t start_ns, uint64_t end_ns,
-                       uint64_t bytes)
+static void note_moved(void *context, const struct executor_action *action, uint64_t start_ns,
+                       uint64_t end_ns)
 {
     struct sim_story *story = context;
     if (!make_room(story, &story->moves, story->move_count, &story->move_room,
                    sizeof *story->moves))
         return;
-    story->moves[story->move_count++] = (struct sim_move){start_ns, end_ns, bytes, kind};
+    story->moves[story->move_count++] =
+        (struct sim_move){start_ns, end_ns, action->kind, action->refuge};
 }
 
 static void note_used(void *context, uint64_t time_ns, uint64_t used_bytes, uint64_t spare_bytes)
@@ -163,13 +164,30 @@ static void note_ran(void *context, uint32_t op, uint64_t start_ns, uint64_t end
 
 /* Work. */
 
+/* Where what does not fit goes: to the other cards that the first one reaches, each with as much as
+ * that one may use, and to the host. */
+static void set_refuges(const struct request *request, const struct machine *machine,
+                        struct prediction *prediction)
+{
+    struct plan_limits *limits = &prediction->limits;
+    unsigned places[PLAN_REFUGES], count = plan_find_places(machine, 0, places);
+    plan_costs_of(machine, 0, places, count, &prediction->costs);
+    for (unsigned i = 0; i < count; i++) {
+        bool host = places[i] == machine->cards;
+        uint64_t most = host ? machine->host_bytes : machine->hbm_bytes[places[i]];
+        uint64_t wanted = host ? request->host_bytes : limits->hbm_bytes;
+        if (host && !request->host_given) wanted = most;
+        limits->refuge_bytes[i] = !host && most < wanted ? most : wanted;
+    }
+}
+
 /* Fills in the limits that were not given, and checks them. */
 static bool set_limits(const struct request *request, const struct machine *machine,
-                       struct plan_limits *limits)
+                       struct prediction *prediction)
 {
+    struct plan_limits *limits = &prediction->limits;
     char text[32];
     limits->hbm_bytes = request->hbm_given ? request->hbm_bytes : machine->hbm_bytes[0];
-    limits->host_bytes = request->host_given ? request->host_bytes : machine->host_bytes;
     limits->hbm_bytes -= limits->hbm_bytes % machine->granularity_bytes;
     if (limits->hbm_bytes < machine->granularity_bytes) {
         cli_fail(EXIT_USAGE, "sim: --hbm: at least %s, one granule of a card's memory",
@@ -181,6 +199,7 @@ static bool set_limits(const struct request *request, const struct machine *mach
                  units_format_size(machine->hbm_bytes[0], text, sizeof text));
         return false;
     }
+    set_refuges(request, machine, prediction);
     return true;
 }
 
@@ -194,42 +213,20 @@ static vp_status read_step(const char *path, struct step *step, bool *repeats)
     return status;
 }
 
-/* Where what does not fit goes: to the other cards where the first one reaches them and they have
- * room for all of it, otherwise to the host. Returns the place's number. */
-static unsigned choose_refuge(const struct machine *machine, struct prediction *prediction)
-{
-    struct plan_limits *limits = &prediction->limits;
-    uint64_t lent_bytes = 0;
-    for (unsigned card = 1; card < machine->cards; card++)
-        if (machine->path[0][card].access) lent_bytes += limits->hbm_bytes;
-    prediction->lent = lent_bytes > 0 && limits->hbm_bytes + lent_bytes >= prediction->peak_bytes;
-    if (!prediction->lent) return machine->cards;
-    limits->host_bytes = lent_bytes;
-    unsigned nearest = 0;
-    for (unsigned card = 1; card < machine->cards; card++)
-        if (machine->path[0][card].access &&
-            (nearest == 0 || machine->path[0][card].gbps > machine->path[0][nearest].gbps))
-            nearest = card;
-    return nearest;
-}
-
-static vp_status predict(const struct step *step, const struct machine *machine,
-                         struct prediction *prediction)
+static vp_status predict(const struct step *step, struct prediction *prediction)
 {
     struct shape shape;
     struct plan plan;
-    struct plan_costs costs;
     struct sim_watch watch = {&prediction->story, note_moved, note_used, note_ran};
     prediction->chunk_bytes =
-        plan_chunk_bytes(prediction->limits.hbm_bytes, machine->granularity_bytes);
+        plan_chunk_bytes(prediction->limits.hbm_bytes, prediction->machine->granularity_bytes);
     vp_status status =
-        shape_create(step, prediction->chunk_bytes, machine->granularity_bytes, &shape);
+        shape_create(step, prediction->chunk_bytes, prediction->machine->granularity_bytes, &shape);
     if (status != VP_OK) return status;
     prediction->peak_bytes = shape.peak_bytes;
-    plan_costs_of(machine, 0, choose_refuge(machine, prediction), &costs);
-    status = plan_make(&shape, &costs, &prediction->limits, prediction->policy, &plan);
+    status = plan_make(&shape, &prediction->costs, &prediction->limits, prediction->policy, &plan);
     if (status == VP_OK) {
-        status = plan_watch(&plan, &shape, &costs, &watch, &prediction->result);
+        status = plan_watch(&plan, &shape, &prediction->costs, &watch, &prediction->result);
         prediction->options = plan.options;
         prediction->result = plan.predicted;
         plan_destroy(&plan);
@@ -254,11 +251,11 @@ static int simulate(const struct request *request)
     struct step step;
     struct prediction prediction = {.trace = request->trace, .policy = request->policy};
     if (machine_find(request->machine, &machine) != VP_OK) return EXIT_USAGE;
-    prediction.machine = machine.name;
-    if (!set_limits(request, &machine, &prediction.limits)) return EXIT_USAGE;
+    prediction.machine = &machine;
+    if (!set_limits(request, &machine, &prediction)) return EXIT_USAGE;
     if (read_step(request->trace, &step, &prediction.repeats) != VP_OK) return EXIT_USAGE;
     int result = EXIT_USAGE;
-    if (predict(&step, &machine, &prediction) == VP_OK && !prediction.story.exhausted)
+    if (predict(&step, &prediction) == VP_OK && !prediction.story.exhausted)
         result = show(request, &prediction);
     free(prediction.story.moves);
     free(prediction.story.uses);

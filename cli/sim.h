@@ -8,8 +8,9 @@
 
 /* One copy over a link, or one change of what the card holds. Times from the start of the step. */
 struct sim_move {
-    uint64_t start_ns, end_ns, bytes;
+    uint64_t start_ns, end_ns;
     enum executor_kind kind;
+    uint32_t refuge;
 };
 
 struct sim_use {
@@ -31,12 +32,13 @@ struct sim_story {
 };
 
 struct prediction {
-    const char *trace, *machine;
+    const char *trace;
+    const struct machine *machine;
+    struct plan_costs costs;
     enum plan_policy policy;
     struct plan_limits limits;
     uint64_t peak_bytes, chunk_bytes;
     bool repeats; /* the trace; otherwise all of it is taken for one step */
-    bool lent;    /* what does not fit goes to other cards; otherwise to the host */
     struct sim_result result;
     struct executor_options options;
     struct sim_story story;

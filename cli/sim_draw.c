@@ -172,7 +172,7 @@ static void draw_title(const struct canvas *canvas, const struct prediction *p)
             ": %s on %s with %s of HBM, predicted</text>"
             "<text x='%d' y='44'>step %.1f ms (all in HBM %.1f ms); %.1f GB in, %.1f GB out"
             "</text>\n",
-            plan_policy_name(p->policy), p->machine,
+            plan_policy_name(p->policy), p->machine->name,
             units_format_size(p->limits.hbm_bytes, hbm, sizeof hbm), LEFT,
             (double)p->result.step_ns / 1e6, (double)p->result.in_hbm_ns / 1e6,
             (double)p->result.in_bytes / 1e9, (double)p->result.out_bytes / 1e9);

@@ -18,13 +18,6 @@ static void give_room(struct executor *executor, uint64_t bytes)
     executor->used_bytes -= bytes;
 }
 
-static void give_host_frame(struct executor *executor, uint32_t index)
-{
-    struct executor_item *item = &executor->items[index];
-    if (item->host_frame) executor->host_used_bytes -= bytes_of(executor, index);
-    item->host_frame = item->host_copy = item->host_mapped = false;
-}
-
 /* A frame stays mapped at a dead chunk; it can be taken elsewhere when the ops before `after` are
  * done. */
 static void add_dead(struct executor *executor, uint32_t slot_index, uint64_t after)
@@ -81,14 +74,14 @@ static void queue_away(struct executor *executor, uint32_t index)
 {
     struct executor_item *item = &executor->items[index];
     if (is_doomed(executor, index) || item->next == UINT64_MAX) return;
-    heap_set(&executor->away, index, item->next);
+    heap_set(&executor->away[item->refuge], index, item->next);
     executor->due[position(executor, item->next)] += bytes_of(executor, index);
 }
 
 static void unqueue_away(struct executor *executor, uint32_t index)
 {
-    if (!heap_has(&executor->away, index)) return;
-    heap_remove(&executor->away, index);
+    if (!is_queued_away(executor, index)) return;
+    heap_remove(&executor->away[executor->items[index].refuge], index);
     executor->due[position(executor, executor->items[index].next)] -= bytes_of(executor, index);
 }
 
@@ -143,17 +136,17 @@ static void bury_item(struct executor *executor, uint32_t index)
     case ITEM_EMPTY: break;
     case ITEM_HOME:
         unqueue(executor, index);
-        give_host_frame(executor, index);
+        executor_give_host_frame(executor, index);
         item->state = ITEM_EMPTY;
         add_dead(executor, chunk_of(executor, index)->slot, executor->launched);
         break;
     case ITEM_AWAY:
         unqueue_away(executor, index);
         if (item->host_mapped && !item->hosting) {
-            slot->host_dead++; /* the frame stays there, for the next one */
+            slot->host_dead[item->refuge]++; /* the frame stays there, for the next one */
             item->host_frame = false;
         }
-        give_host_frame(executor, index);
+        executor_give_host_frame(executor, index);
         item->state = ITEM_EMPTY;
         break;
     case ITEM_COMING:
@@ -178,26 +171,6 @@ static void bury(struct executor *executor)
 }
 
 /* A launch. */
-
-/* A block comes into being where there is no room for it at home: it will live on the host, in
- * place. */
-static bool bear_on_host(struct executor *executor, uint32_t index)
-{
-    struct executor_item *item = &executor->items[index];
-    struct executor_slot *slot = &executor->slots[chunk_of(executor, index)->slot];
-    bool there = slot->host_dead > 0;
-    if (there)
-        slot->host_dead--;
-    else if (executor->host_used_bytes + slot->bytes > executor->options.host_bytes)
-        return false;
-    else
-        executor->host_used_bytes += slot->bytes;
-    item->state = ITEM_AWAY;
-    item->host_frame = item->host_copy = true;
-    item->host_mapped = there;
-    item->in_place_by = executor->launched + 1;
-    return true;
-}
 
 static bool may_use_in_place(const struct executor *executor, const struct executor_item *item)
 {
@@ -229,8 +202,8 @@ static bool prepare(struct executor *executor, uint32_t index)
     }
     bool full = executor_free_bytes(executor) + executor->ready_bytes + executor->pending_bytes <
                 bytes_of(executor, index);
-    return executor->options.mode == EXECUTOR_INPLACE && full && bear_on_host(executor, index) &&
-           item->host_mapped;
+    return executor->options.mode == EXECUTOR_INPLACE && full &&
+           executor_bear_in_refuge(executor, index) && item->host_mapped;
 }
 
 /* One whose former block is still on the move will be empty, too. */
@@ -310,8 +283,8 @@ static void note_use(struct executor *executor, uint32_t index, const struct sha
     if (in_place) {
         bool first = touch->use == 0 && role->end != SHAPE_NEVER;
         bool writes = first || (touch->writes && role->end == SHAPE_NEVER);
-        if (!first) executor->in_place_read_bytes += bytes_of(executor, index);
-        if (writes) executor->in_place_write_bytes += bytes_of(executor, index);
+        if (!first) executor->in_place_read_bytes[item->refuge] += bytes_of(executor, index);
+        if (writes) executor->in_place_write_bytes[item->refuge] += bytes_of(executor, index);
         queue_away(executor, index);
     } else if (touch->writes) {
         item->host_copy = false;
@@ -332,7 +305,8 @@ bool executor_launch(struct executor *executor)
     if (executor->wanted_count) return false;
     uint32_t at = position(executor, executor->launched);
     const struct shape_op *op = &shape->ops[at];
-    executor->in_place_read_bytes = executor->in_place_write_bytes = 0;
+    memset(executor->in_place_read_bytes, 0, sizeof executor->in_place_read_bytes);
+    memset(executor->in_place_write_bytes, 0, sizeof executor->in_place_write_bytes);
     for (uint32_t i = op->first_touch; i < op->first_touch + op->touch_count; i++) {
         const struct shape_touch *touch = &shape->touches[i];
         const struct shape_role *role = &shape->roles[touch->role];
@@ -429,7 +403,7 @@ static void end_fetch(struct executor *executor, uint32_t index)
     if (item->dies) {
         item->dies = false;
         item->state = ITEM_EMPTY;
-        give_host_frame(executor, index);
+        executor_give_host_frame(executor, index);
         add_dead(executor, chunk_of(executor, index)->slot, executor->launched);
         return;
     }
@@ -447,7 +421,7 @@ static void end_unmap(struct executor *executor, uint32_t index)
     if (item->dies) {
         item->dies = false;
         item->state = ITEM_EMPTY;
-        give_host_frame(executor, index);
+        executor_give_host_frame(executor, index);
         return;
     }
     item->state = ITEM_AWAY;
@@ -485,7 +459,7 @@ void executor_ended(struct executor *executor, const struct executor_action *act
 bool executor_relent(struct executor *executor)
 {
     bool changed = false;
-    if (!executor->options.in_place_works || executor->flying > 0) return false;
+    if (executor->flying > 0) return false;
     look_through(executor);
     if (executor->wanted_count == 0) return true;
     uint64_t room = executor_free_bytes(executor);
@@ -497,7 +471,8 @@ bool executor_relent(struct executor *executor)
             room -= bytes_of(executor, index);
             continue;
         }
-        if (item->state == ITEM_EMPTY && !bear_on_host(executor, index)) continue;
+        if (item->state == ITEM_EMPTY && !executor_bear_in_refuge(executor, index)) continue;
+        if (!executor->options.refuge[item->refuge].in_place_works) continue;
         unqueue_away(executor, index);
         item->in_place_by = executor->relented = executor->launched + 1;
         executor->revision++;
@@ -544,6 +519,12 @@ enum executor_wait executor_waits(const struct executor *executor)
 
 /* Making one. */
 
+void executor_set_busy(struct executor *executor, enum executor_lane lane, uint32_t refuges)
+{
+    if (executor->busy[lane] & ~refuges) executor->idle_at[lane] = 0;
+    executor->busy[lane] = refuges;
+}
+
 static bool make_heap(struct heap *heap, uint32_t numbers)
 {
     heap->key = malloc((numbers + 1) * sizeof *heap->key);
@@ -571,12 +552,25 @@ void executor_destroy(struct executor *executor)
     free(executor->due);
     free(executor->growth);
     free(executor->early);
-    free_heap(&executor->away);
+    for (uint32_t i = 1; i < EXECUTOR_REFUGES; i++) free(executor->away[i].order);
+    free_heap(&executor->away[0]);
     free_heap(&executor->idle);
     free_heap(&executor->leaving);
     free_heap(&executor->dropping);
     free_heap(&executor->saving);
     memset(executor, 0, sizeof *executor);
+}
+
+static bool make_away(struct executor *executor)
+{
+    uint32_t items = executor->shape->item_count;
+    bool ok = make_heap(&executor->away[0], items);
+    for (uint32_t i = 1; ok && i < executor->options.refuges; i++) {
+        executor->away[i] = executor->away[0];
+        executor->away[i].order = malloc((items + 1) * sizeof *executor->away[i].order);
+        ok = executor->away[i].order != NULL;
+    }
+    return ok;
 }
 
 static bool make_arrays(struct executor *executor)
@@ -594,8 +588,7 @@ static bool make_arrays(struct executor *executor)
     executor->early = calloc(ops, sizeof *executor->early);
     return executor->items && executor->slots && executor->births && executor->graves &&
            executor->wanted && executor->due && executor->growth && executor->early &&
-           make_heap(&executor->away, shape->item_count) &&
-           make_heap(&executor->idle, shape->item_count) &&
+           make_away(executor) && make_heap(&executor->idle, shape->item_count) &&
            make_heap(&executor->leaving, shape->item_count) &&
            make_heap(&executor->dropping, shape->item_count) &&
            make_heap(&executor->saving, shape->item_count);
@@ -635,7 +628,8 @@ static void note_births(struct executor *executor)
     }
 }
 
-static void place_item(struct executor *executor, uint32_t index, uint32_t copy)
+/* False: it fits nowhere. */
+static bool place_item(struct executor *executor, uint32_t index, uint32_t copy)
 {
     const struct shape *shape = executor->shape;
     struct executor_item *item = &executor->items[index];
@@ -647,17 +641,18 @@ static void place_item(struct executor *executor, uint32_t index, uint32_t copy)
     }
     item->base = step * shape->op_count;
     item->next = role->use_count ? item->base + shape_use_at(shape, role, 0) : UINT64_MAX;
-    if (role->end != SHAPE_NEVER) return;
+    if (role->end != SHAPE_NEVER) return true;
     if (executor_free_bytes(executor) >= bytes) {
         item->state = ITEM_HOME;
         take_room(executor, bytes);
         queue_idle(executor, index);
-        return;
+        return true;
     }
+    if (!executor_take_host_frame(executor, index)) return false;
     item->state = ITEM_AWAY;
-    item->host_frame = item->host_copy = true;
-    executor->host_used_bytes += bytes;
+    item->host_copy = true;
     queue_away(executor, index);
+    return true;
 }
 
 vp_status executor_create(const struct shape *shape, const struct executor_options *options,
@@ -668,6 +663,7 @@ vp_status executor_create(const struct shape *shape, const struct executor_optio
     executor->options = *options;
     if (plan) executor->plan = *plan;
     assert(plan || options->mode != EXECUTOR_PLAN);
+    assert(options->refuges > 0 && options->near > 0 && options->near <= options->refuges);
     if (!make_arrays(executor)) {
         executor_destroy(executor);
         return VP_NO_HOST_MEMORY;
@@ -679,18 +675,19 @@ vp_status executor_create(const struct shape *shape, const struct executor_optio
     executor->blocker = UINT64_MAX;
     executor->revision = 1;
     note_births(executor);
-    for (uint32_t i = 0; i < shape->item_count; i++) {
+    bool fits = true;
+    for (uint32_t i = 0; fits && i < shape->item_count; i++) {
         executor->items[i].chunk = shape->item_chunk[i];
-        place_item(executor, i, i - shape->chunks[shape->item_chunk[i]].first_item);
+        fits = place_item(executor, i, i - shape->chunks[shape->item_chunk[i]].first_item);
     }
-    if (executor->host_used_bytes <= options->host_bytes) return VP_OK;
+    if (fits) return VP_OK;
     executor_destroy(executor);
     return VP_QUOTA;
 }
 
 bool executor_is_valid(const struct executor *executor)
 {
-    uint64_t used = 0, going = 0, away = 0, ready = 0, pending = 0;
+    uint64_t used = 0, going = 0, ready = 0, pending = 0, away[EXECUTOR_REFUGES] = {0};
     for (uint32_t i = 0; i < executor->shape->item_count; i++) {
         const struct executor_item *item = &executor->items[i];
         uint64_t bytes = bytes_of(executor, i);
@@ -699,21 +696,21 @@ bool executor_is_valid(const struct executor *executor)
         if (goes) going += bytes;
         if (item->state == ITEM_AWAY && !item->host_copy) return false;
         if (item->host_copy && !item->host_frame) return false;
-        if (heap_has(&executor->away, i) != (item->state == ITEM_AWAY) && item->state != ITEM_AWAY)
-            return false;
+        if (is_queued_away(executor, i) && item->state != ITEM_AWAY) return false;
         if (heap_has(&executor->idle, i) && item->state != ITEM_HOME) return false;
-        if (item->host_frame) away += bytes;
+        if (item->host_frame) away[item->refuge] += bytes;
     }
     for (uint32_t i = 0; i < executor->shape->slot_count; i++) {
         const struct executor_slot *slot = &executor->slots[i];
         if (slot->ready > slot->dead) return false;
         used += slot->dead * slot->bytes;
-        away += slot->host_dead * slot->bytes;
+        for (uint32_t k = 0; k < EXECUTOR_REFUGES; k++) away[k] += slot->host_dead[k] * slot->bytes;
         ready += slot->ready * slot->bytes;
         pending += (slot->dead - slot->ready) * slot->bytes;
     }
+    for (uint32_t i = 0; i < EXECUTOR_REFUGES; i++)
+        if (away[i] != executor->host_used_bytes[i]) return false;
     return used <= executor->used_bytes && going == executor->going_bytes &&
-           away == executor->host_used_bytes && ready == executor->ready_bytes &&
-           pending == executor->pending_bytes &&
+           ready == executor->ready_bytes && pending == executor->pending_bytes &&
            executor->used_bytes <= executor->options.capacity_bytes;
 }

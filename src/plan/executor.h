@@ -13,8 +13,13 @@
  *     (any)                      LANDING |        UNMAPPING <-------------+
  *                         copy queued ^  | recalled  | done
  *                                     |  +-----------|---- LEAVING
- *                                   COMING <------- AWAY, on the host; perhaps usable in place
+ *                                   COMING <------- AWAY, in a refuge; perhaps usable in place
  *                                           fetch
+ *
+ * What leaves goes to the refuge whose link is free, of the near ones to that which was sent least
+ * so far for what it can carry: so chunks that leave one after the other come back side by side.
+ * The farther ones take what the near ones have no room for. ("Host" in names below is whatever
+ * refuge it is.)
  *
  * Room is counted in bytes of frames. A dead chunk keeps its frame mapped, for the next block of
  * its size to take over without a call (a `ready` frame of the chunk's slot); frames are taken from
@@ -40,15 +45,25 @@ enum executor_mode {
 #undef EXECUTOR_MODE
 };
 
+/* Where chunks go. */
+struct executor_refuge {
+    uint64_t bytes;      /* of its frames, at most */
+    uint32_t ns_per_mib; /* there and back, alone */
+    bool in_place_works; /* the card can use memory there where it is */
+};
+
+enum { EXECUTOR_REFUGES = 16 };
+_Static_assert((int)EXECUTOR_REFUGES == (int)VP_MAX_CARDS, "all other cards, and the host");
+
 struct executor_options {
     enum executor_mode mode;
     uint64_t capacity_bytes; /* of the card, for data and spare frames */
-    uint64_t host_bytes;     /* of the refuge */
-    uint64_t spare_bytes;    /* unmapped free frames to have at hand */
-    uint32_t ahead_ops;      /* how far ahead frames are mapped for blocks that will be born */
-    uint32_t lead_ops;       /* how far the host may be ahead of the device: what is launched holds
-                                all that it touches */
-    bool in_place_works;
+    uint32_t refuges, near;  /* near ones first; at least one */
+    struct executor_refuge refuge[EXECUTOR_REFUGES];
+    uint64_t spare_bytes; /* unmapped free frames to have at hand */
+    uint32_t ahead_ops;   /* how far ahead frames are mapped for blocks that will be born */
+    uint32_t lead_ops;    /* how far the host may be ahead of the device: what is launched holds
+                             all that it touches */
 };
 
 /* What a plan decides, by gap (shape.h) and by op; PLAN mode only. The owner keeps it. */
@@ -78,7 +93,8 @@ struct executor_item {
     uint32_t use;     /* of the role's uses, the next one */
     uint32_t serial;  /* counts blocks */
     uint8_t state;    /* enum executor_state */
-    bool host_frame;  /* it has a frame on the host; */
+    uint8_t refuge;   /* where */
+    bool host_frame;  /* it has a frame; */
     bool host_copy;   /* which holds the same data; */
     bool host_mapped; /* and is mapped: usable in place */
     bool hosting;     /* being mapped there */
@@ -90,7 +106,7 @@ enum executor_lane { EXECUTOR_IN, EXECUTOR_OUT, EXECUTOR_REMAP, EXECUTOR_MAP, EX
 
 /* X(enumerator, lane): FETCH maps a frame, then copies in. EVICT copies out, then unmaps. SAVE
  * copies out early. DROP unmaps what has a good copy. READY maps a frame for a block to be born.
- * STRIP unmaps the frame of a dead chunk. HOST maps a chunk where it is. */
+ * STRIP unmaps the frame of a dead chunk. HOST maps a chunk in its refuge. */
 #define EXECUTOR_KINDS(X)                                                                          \
     X(FETCH, IN) X(EVICT, OUT) X(SAVE, OUT) X(DROP, REMAP) X(READY, MAP) X(STRIP, MAP) X(HOST, MAP)
 
@@ -105,6 +121,7 @@ struct executor_action {
     uint32_t item;   /* FETCH, EVICT, SAVE, DROP, HOST */
     uint32_t slot;   /* READY, STRIP */
     uint32_t serial; /* of the item's block */
+    uint8_t refuge;  /* FETCH, EVICT, SAVE, HOST */
     uint64_t bytes;
 };
 
@@ -121,8 +138,8 @@ struct executor_slot {
     uint32_t first_birth, birth_count; /* ops in which a block of the slot is first used */
     uint32_t dead, ready,
         coming;            /* frames mapped at dead chunks; of which done with; being mapped */
-    uint32_t host_dead;    /* frames of the host mapped at dead chunks */
     uint32_t stamp, count; /* scratch of one look at what will be born */
+    uint32_t host_dead[EXECUTOR_REFUGES]; /* the same, mapped frames of refuges */
 };
 
 /* A frame of a dead chunk that work not yet done may use: ready when `after` ops are done. */
@@ -140,8 +157,9 @@ struct executor {
     uint32_t *births;              /* op positions, by slot, in order */
     struct executor_grave *graves; /* a ring */
     uint32_t grave_first, grave_count, grave_room;
-    struct heap away;     /* items AWAY that will be used, by next use */
-    struct heap idle;     /* items HOME that no launched op uses; next victim first */
+    struct heap away[EXECUTOR_REFUGES]; /* items AWAY there that will be used, by next use; they
+                                           share keys and places */
+    struct heap idle;                   /* items HOME that no launched op uses; next victim first */
     struct heap leaving;  /* PLAN: items whose time away has begun, first come first; */
     struct heap dropping; /* the same where the host has a good copy */
     struct heap saving;   /* PLAN: items to be copied out early */
@@ -156,8 +174,11 @@ struct executor {
     uint64_t ready_bytes;            /* of those, frames of dead chunks that can be taken */
     uint64_t pending_bytes;          /* the same, of which work may not be done */
     uint64_t going_bytes;            /* of items LEAVING and UNMAPPING */
-    uint64_t host_used_bytes;
-    uint64_t in_place_read_bytes, in_place_write_bytes; /* of the op launched last */
+    uint64_t host_used_bytes[EXECUTOR_REFUGES];
+    uint64_t sent_ns[EXECUTOR_REFUGES]; /* what was sent there would have taken, there and back */
+    uint32_t busy[EXECUTOR_LANES];      /* see executor_set_busy */
+    uint64_t in_place_read_bytes[EXECUTOR_REFUGES]; /* of the op launched last, by refuge; */
+    uint64_t in_place_write_bytes[EXECUTOR_REFUGES];
     uint64_t evictions;
     uint64_t
         birth_op; /* of the next block that will lack a frame, as last found; UINT64_MAX: none */
@@ -176,7 +197,7 @@ struct executor {
 };
 
 /* Starts before the first step: persistent blocks are at home, in the order of their roles, as far
- * as they fit; the rest is on the host. shape and plan outlive it. VP_QUOTA: they do not fit there
+ * as they fit; the rest is in refuges. shape and plan outlive it. VP_QUOTA: they do not fit there
  * either; VP_NO_HOST_MEMORY. */
 vp_status executor_create(const struct shape *shape, const struct executor_options *options,
                           const struct executor_plan *plan, struct executor *executor) VP_MUST_USE;
@@ -191,6 +212,10 @@ bool executor_can_run(struct executor *executor);
 
 /* The op `done` has ended on the device. */
 void executor_op_ended(struct executor *executor);
+
+/* Bit i of `refuges`: the link to refuge i (lane OUT) or from there (lane IN) takes no more copies
+ * for now. */
+void executor_set_busy(struct executor *executor, enum executor_lane lane, uint32_t refuges);
 
 /* The next action of a lane, if there is one; it has begun then. */
 bool executor_next(struct executor *executor, enum executor_lane lane,
@@ -221,6 +246,14 @@ static inline uint64_t executor_free_bytes(const struct executor *executor)
     return executor->used_bytes < executor->options.capacity_bytes
                ? executor->options.capacity_bytes - executor->used_bytes
                : 0;
+}
+
+/* What is taken of all refuges. */
+static inline uint64_t executor_refuge_bytes(const struct executor *executor)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < executor->options.refuges; i++) bytes += executor->host_used_bytes[i];
+    return bytes;
 }
 
 /* For debug builds and tests: counts agree with states. */

@@ -1,5 +1,5 @@
-/* What the two halves of the executor share: executor.c keeps the states, executor_next.c decides.
- */
+/* What the parts of the executor share: executor.c keeps the states, executor_next.c decides what
+ * is next, executor_refuge.c where it goes. */
 #ifndef PLAN_EXECUTOR_INNER_H
 #define PLAN_EXECUTOR_INNER_H
 
@@ -50,6 +50,23 @@ static inline bool looks_ahead(const struct executor *executor)
 {
     return executor->options.mode == EXECUTOR_PLAN || executor->options.mode == EXECUTOR_EAGER;
 }
+
+/* The item is AWAY and will be used. */
+static inline bool is_queued_away(const struct executor *executor, uint32_t index)
+{
+    return heap_has(&executor->away[0], index);
+}
+
+/* executor_refuge.c. A frame for the item in a refuge; false: there is no room. Renew: for what
+ * will be copied there, over a link that is not busy; what it has there is given up, and if need be
+ * what others have that are at home. */
+bool executor_take_host_frame(struct executor *executor, uint32_t index);
+bool executor_renew_host_frame(struct executor *executor, uint32_t index);
+void executor_give_host_frame(struct executor *executor, uint32_t index);
+
+/* A block comes into being where there is no room for it at home: it will live in a refuge, in
+ * place. */
+bool executor_bear_in_refuge(struct executor *executor, uint32_t index);
 
 /* Takes the item out of all queues. */
 static inline void unqueue(struct executor *executor, uint32_t index)

@@ -9,6 +9,7 @@ static void start(struct executor *executor, enum executor_kind kind, uint32_t i
     *action = (struct executor_action){.kind = kind,
                                        .item = index,
                                        .serial = executor->items[index].serial,
+                                       .refuge = executor->items[index].refuge,
                                        .bytes = bytes_of(executor, index)};
     executor->flying++;
 }
@@ -82,7 +83,8 @@ static bool fits_plan(struct executor *executor, uint32_t index, uint64_t deadli
     return true;
 }
 
-/* By rule: what is free now stays free enough for all that is born until the deadline. */
+/* By rule: what is free now stays free enough for all that is born, or is to come home, until the
+ * deadline. */
 static bool fits_growth(const struct executor *executor, uint64_t bytes, uint64_t deadline)
 {
     int64_t room =
@@ -90,7 +92,7 @@ static bool fits_growth(const struct executor *executor, uint64_t bytes, uint64_
         (int64_t)bytes;
     uint32_t at = position(executor, executor->launched);
     for (uint64_t op = executor->launched; op < deadline; op++) {
-        room -= executor->growth[at];
+        room -= executor->growth[at] + (int64_t)executor->due[at];
         if (room < 0) return false;
         if (++at == executor->shape->op_count) at = 0;
     }
@@ -111,9 +113,21 @@ static bool is_in_sight(const struct executor *executor, uint64_t op)
     return op - executor->launched < executor->shape->op_count;
 }
 
+/* Of the items that can come from refuges that are not busy, the one that is used next. */
+static uint32_t first_away(const struct executor *executor, uint32_t busy)
+{
+    uint32_t first = HEAP_NOWHERE;
+    for (uint32_t i = 0; i < executor->options.refuges; i++) {
+        if ((busy >> i & 1) || executor->away[i].count == 0) continue;
+        uint32_t index = heap_first(&executor->away[i]);
+        if (first == HEAP_NOWHERE || heap_less(&executor->away[0], index, first)) first = index;
+    }
+    return first;
+}
+
 static bool next_in(struct executor *executor, struct executor_action *action)
 {
-    uint32_t index = heap_first(&executor->away);
+    uint32_t index = first_away(executor, executor->busy[EXECUTOR_IN]);
     if (index == HEAP_NOWHERE) return false;
     struct executor_item *item = &executor->items[index];
     uint64_t bytes = bytes_of(executor, index);
@@ -127,7 +141,7 @@ static bool next_in(struct executor *executor, struct executor_action *action)
         if (!is_planned(executor) && !fits_growth(executor, bytes, item->next)) return false;
         if (planned) note_early(executor, bytes, item->next);
     }
-    heap_remove(&executor->away, index);
+    heap_remove(&executor->away[item->refuge], index);
     executor->due[position(executor, item->next)] -= bytes;
     executor->used_bytes += bytes;
     item->state = ITEM_COMING;
@@ -185,32 +199,10 @@ static bool find_victim(struct executor *executor, uint32_t *index)
     return executor->options.mode == EXECUTOR_LRU || executor->items[*index].next > beyond;
 }
 
-/* A frame on the host, if need be one that holds a copy of what is at home. */
-static bool take_host_frame(struct executor *executor, uint32_t index)
-{
-    struct executor_item *item = &executor->items[index];
-    uint64_t bytes = bytes_of(executor, index), limit = executor->options.host_bytes;
-    if (item->host_frame) return true;
-    for (uint32_t i = 0;
-         i < executor->shape->item_count && executor->host_used_bytes + bytes > limit; i++) {
-        struct executor_item *other = &executor->items[i];
-        if (other->state != ITEM_HOME || !other->host_frame || other->saving) continue;
-        other->host_frame = other->host_copy = other->host_mapped = false;
-        executor->host_used_bytes -= bytes_of(executor, i);
-        if (!heap_has(&executor->dropping, i)) continue;
-        heap_set(&executor->leaving, i, executor->dropping.key[i]);
-        heap_remove(&executor->dropping, i);
-    }
-    if (executor->host_used_bytes + bytes > limit) return false;
-    executor->host_used_bytes += bytes;
-    item->host_frame = true;
-    return true;
-}
-
 static bool evict(struct executor *executor, uint32_t index, struct executor_action *action)
 {
     struct executor_item *item = &executor->items[index];
-    if (!take_host_frame(executor, index)) return false;
+    if (!item->host_copy && !executor_renew_host_frame(executor, index)) return false;
     assert(item->state == ITEM_HOME && !item->saving);
     unqueue(executor, index);
     executor->going_bytes += bytes_of(executor, index);
@@ -227,7 +219,7 @@ static bool next_out(struct executor *executor, struct executor_action *action)
     if (find_victim(executor, &index) && !executor->items[index].host_copy)
         return evict(executor, index, action);
     index = heap_first(&executor->saving);
-    if (index == HEAP_NOWHERE || !take_host_frame(executor, index)) return false;
+    if (index == HEAP_NOWHERE || !executor_renew_host_frame(executor, index)) return false;
     unqueue(executor, index);
     executor->items[index].saving = true;
     start(executor, EXECUTOR_SAVE, index, action);
@@ -399,7 +391,7 @@ static bool next_ahead(struct executor *executor, struct executor_action *action
 static uint64_t missed_last(const struct executor *executor)
 {
     uint64_t beyond = executor->launched + executor->options.ahead_ops;
-    uint32_t first = heap_first(&executor->away);
+    uint32_t first = first_away(executor, 0);
     if (first == HEAP_NOWHERE || executor_free_bytes(executor) >= bytes_of(executor, first))
         return beyond;
     return executor->items[first].next < beyond ? executor->items[first].next + 1 : beyond;

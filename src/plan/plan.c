@@ -30,6 +30,13 @@ uint64_t plan_chunk_bytes(uint64_t hbm_bytes, uint64_t granularity_bytes)
     return bytes < granularity_bytes ? granularity_bytes : bytes;
 }
 
+uint64_t plan_refuge_bytes(const struct plan_limits *limits)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < PLAN_REFUGES; i++) bytes += limits->refuge_bytes[i];
+    return bytes;
+}
+
 /* What the candidates are tried on. */
 struct search {
     const struct shape *shape;
@@ -43,15 +50,31 @@ struct search {
     uint32_t op;
 };
 
+/* How many refuges are as near as number `least` - 1: at most a tenth slower. */
+static uint32_t near_refuges(const struct search *search, uint32_t least)
+{
+    const struct plan_costs *costs = search->costs;
+    double most_ns = plan_return_ns(&costs->refuge[least - 1]) * 1.1;
+    uint32_t near = least;
+    while (near < costs->refuges && plan_return_ns(&costs->refuge[near]) <= most_ns) near++;
+    return near;
+}
+
 static struct executor_options default_options(const struct search *search)
 {
-    return (struct executor_options){.mode = EXECUTOR_EAGER,
-                                     .capacity_bytes = search->limits->hbm_bytes,
-                                     .host_bytes = search->limits->host_bytes,
-                                     .spare_bytes = SPARE_CHUNKS * search->shape->chunk_bytes,
-                                     .ahead_ops = AHEAD_OPS,
-                                     .lead_ops = LEAD_OPS,
-                                     .in_place_works = search->costs->in_place_works};
+    const struct plan_costs *costs = search->costs;
+    struct executor_options options = {.mode = EXECUTOR_EAGER,
+                                       .capacity_bytes = search->limits->hbm_bytes,
+                                       .refuges = costs->refuges,
+                                       .near = near_refuges(search, 1),
+                                       .spare_bytes = SPARE_CHUNKS * search->shape->chunk_bytes,
+                                       .ahead_ops = AHEAD_OPS,
+                                       .lead_ops = LEAD_OPS};
+    for (uint32_t i = 0; i < costs->refuges; i++)
+        options.refuge[i] = (struct executor_refuge){search->limits->refuge_bytes[i],
+                                                     (uint32_t)plan_return_ns(&costs->refuge[i]),
+                                                     costs->refuge[i].in_place_works};
+    return options;
 }
 
 static void keep(struct search *search, const struct sim_result *result)
@@ -163,6 +186,24 @@ static void try_leads(struct search *search)
     search->options = default_options(search);
 }
 
+/* The best plan again, with farther refuges counted among the near ones: slower, but they have
+ * links of their own. */
+static void try_farther(struct search *search)
+{
+    struct plan *best = search->best;
+    if (search->status != VP_OK) return;
+    search->options = best->options;
+    if (search->options.mode == EXECUTOR_PLAN) {
+        gaps_set(&search->gaps, best->away);
+        gaps_find_saves(&search->gaps);
+    }
+    while (search->options.near < search->options.refuges && !is_perfect(search)) {
+        search->options.near = near_refuges(search, search->options.near + 1);
+        try(search, NULL);
+    }
+    search->options = default_options(search);
+}
+
 static bool moves(const struct sim_result *result)
 {
     return result->in_bytes + result->out_bytes > 0;
@@ -187,6 +228,7 @@ static void try_all(struct search *search)
     if (is_perfect(search)) return;
     try_leads(search);
     try_weights_led(search);
+    try_farther(search);
     try_rule(search, EXECUTOR_DEMAND);
     try_rule(search, EXECUTOR_LRU);
     try_rule(search, EXECUTOR_INPLACE);
@@ -206,15 +248,15 @@ static bool make_search(struct search *search)
 
 static void say_what_is_short(const struct search *search)
 {
-    char peak[32], hbm[32], host[32], where[64] = "";
+    char peak[32], hbm[32], refuges[32], where[64] = "";
     if (search->op != SHAPE_NEVER)
         snprintf(where, sizeof where, ", and op %u of %u needs more than that leaves", search->op,
                  search->shape->op_count);
     log_error("the step cannot run: its blocks take %s at the peak; there are %s on the card and "
-              "%s on the host%s",
+              "%s elsewhere%s",
               units_format_size(search->shape->peak_bytes, peak, sizeof peak),
               units_format_size(search->limits->hbm_bytes, hbm, sizeof hbm),
-              units_format_size(search->limits->host_bytes, host, sizeof host), where);
+              units_format_size(plan_refuge_bytes(search->limits), refuges, sizeof refuges), where);
 }
 
 vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
@@ -230,7 +272,7 @@ vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
                             .best = &made,
                             .op = SHAPE_NEVER,
                             .status = VP_NO_HOST_MEMORY};
-    if (shape->peak_bytes > limits->hbm_bytes + limits->host_bytes) {
+    if (shape->peak_bytes > limits->hbm_bytes + plan_refuge_bytes(limits)) {
         search.status = VP_QUOTA;
     } else if (make_search(&search)) {
         search.options = default_options(&search);

@@ -23,9 +23,9 @@ enum plan_policy {
 const char *plan_policy_name(enum plan_policy policy);
 
 struct plan_limits {
-    uint64_t hbm_bytes;  /* of the card, for data and spare frames */
-    uint64_t host_bytes; /* of the refuge */
-    bool quiet;          /* a step that cannot run within them is no error */
+    uint64_t hbm_bytes;                  /* of the card, for data and spare frames */
+    uint64_t refuge_bytes[PLAN_REFUGES]; /* as the costs number them */
+    bool quiet;                          /* a step that cannot run within them is no error */
 };
 
 struct plan {
@@ -36,6 +36,9 @@ struct plan {
     struct sim_result predicted;
     uint32_t candidates, best_candidate; /* how many were simulated, and which one this is */
 };
+
+/* What all refuges together hold. */
+uint64_t plan_refuge_bytes(const struct plan_limits *limits);
 
 /* Whole chunks for a card of which hbm_bytes may be used: a twelfth, 2 to 32 MiB. */
 uint64_t plan_chunk_bytes(uint64_t hbm_bytes, uint64_t granularity_bytes);

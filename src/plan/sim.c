@@ -8,7 +8,7 @@
 
 enum {
     QUEUE = 64,
-    IN_DEPTH = 3, /* chunks mapped for the link in, the one that is copied included */
+    IN_DEPTH = 3, /* chunks mapped for each way in, the one that is copied included */
     MAP_THREADS = 2,
     MIN_STEPS = 3,
     MEAN_STEPS = 4,
@@ -25,7 +25,9 @@ struct flow {
     struct executor_action action;
 };
 
+/* Each refuge's: a way in and a way out, and what the running op does in place over them. */
 enum { FLOW_IN, FLOW_OUT, FLOW_READ, FLOW_WRITE, FLOWS };
+_Static_assert(FLOWS *PLAN_REFUGES <= 64, "a bit for each flow");
 
 /* A thread that works on one action at a time. */
 struct thread {
@@ -59,12 +61,13 @@ struct sim {
     const struct sim_watch *watch; /* set in the last step */
     struct executor executor;
     struct device device;
-    struct flow flow[FLOWS];
+    struct flow flow[PLAN_REFUGES][FLOWS];
+    uint64_t flowing; /* bits: the flows for which rates were set last */
     struct thread fetching, unmapping, mapping[MAP_THREADS];
-    struct queue to_copy;  /* mapped, waiting for the link in */
-    struct queue to_unmap; /* copied out */
+    struct queue to_copy[PLAN_REFUGES]; /* mapped, waiting for the way in */
+    struct queue to_unmap;              /* copied out */
     struct frames frames;
-    uint64_t *read_bytes, *write_bytes; /* of each op position, in place */
+    uint64_t *read_bytes, *write_bytes; /* of each op position and refuge, in place */
     uint64_t now, step_start;
     struct sim_result step; /* of the step that runs */
 };
@@ -106,18 +109,23 @@ static struct executor_action pop(struct queue *queue)
 
 /* Costs. */
 
-/* Setting access waits for the piece that is being copied out: for half of one on average. */
+/* Setting access waits for the pieces that are being copied out: for half of one on average; of
+ * several, for the one that ends last. */
 static uint64_t access_ns(const struct sim *sim, const struct machine_call_cost *cost,
                           uint64_t bytes)
 {
-    uint64_t ns = plan_call_ns(cost, bytes);
-    const struct flow *out = &sim->flow[FLOW_OUT];
-    if (out->active && out->rate > 0) {
+    double longest_ns = 0;
+    unsigned pieces = 0;
+    for (uint32_t i = 0; i < sim->costs->refuges; i++) {
+        const struct flow *out = &sim->flow[i][FLOW_OUT];
+        if (!out->active || out->rate <= 0) continue;
         uint64_t piece = out->action.bytes < sim->costs->piece_bytes ? out->action.bytes
                                                                      : sim->costs->piece_bytes;
-        ns += (uint64_t)((double)piece / sim->costs->out_both_gbps / 2);
+        double piece_ns = (double)piece / sim->costs->refuge[i].out.both_gbps;
+        if (piece_ns > longest_ns) longest_ns = piece_ns;
+        pieces++;
     }
-    return ns;
+    return plan_call_ns(cost, bytes) + (uint64_t)(longest_ns * pieces / (pieces + 1));
 }
 
 static uint64_t map_ns(const struct sim *sim, uint64_t bytes)
@@ -167,33 +175,67 @@ static void give_frame(struct sim *sim, uint64_t bytes)
         sim->frames.unmade_bytes += bytes;
 }
 
-/* Links: each way one copy at a time, beside what the running op does in place. */
+/* Links: on each way one copy at a time, beside what the running op does in place. */
+
+static const struct plan_way *way_of(const struct sim *sim, unsigned number)
+{
+    const struct plan_refuge *refuge = &sim->costs->refuge[number / FLOWS];
+    bool in = number % FLOWS == FLOW_IN || number % FLOWS == FLOW_READ;
+    return in ? &refuge->in : &refuge->out;
+}
+
+static struct flow *flow_of(struct sim *sim, unsigned number)
+{
+    return &sim->flow[number / FLOWS][number % FLOWS];
+}
+
+/* What all flows together claim of a direction of a link. */
+static double claimed(const struct sim *sim, uint64_t flowing, uint32_t link)
+{
+    double share = 0;
+    for (uint64_t left = flowing; left; left &= left - 1) {
+        const struct plan_way *way = way_of(sim, (unsigned)__builtin_ctzll(left));
+        for (uint32_t i = 0; i < way->claims; i++)
+            if (way->claim[i].link == link) share += way->claim[i].share;
+    }
+    return share;
+}
+
+/* All that claim one full link slow down alike. (What they leave of others is not given away.) */
+static double rate_of(const struct sim *sim, uint64_t flowing, const struct plan_way *way)
+{
+    double most = 1;
+    bool both = false;
+    for (uint32_t i = 0; i < way->claims; i++) {
+        double share = claimed(sim, flowing, way->claim[i].link);
+        if (share > most) most = share;
+        both |= claimed(sim, flowing, way->claim[i].link ^ 1) > 0;
+    }
+    return (both ? way->both_gbps : way->gbps) / most;
+}
 
 static void set_rates(struct sim *sim)
 {
-    struct flow *flow = sim->flow;
-    bool moves[FLOWS];
-    for (unsigned i = 0; i < FLOWS; i++)
-        moves[i] = flow[i].active && flow[i].delay_end <= sim->now && flow[i].left > 0;
-    bool in = moves[FLOW_IN] || moves[FLOW_READ], out = moves[FLOW_OUT] || moves[FLOW_WRITE];
-    double in_rate = out ? sim->costs->in_both_gbps : sim->costs->in_gbps;
-    double out_rate = in ? sim->costs->out_both_gbps : sim->costs->out_gbps;
-    if (moves[FLOW_IN] && moves[FLOW_READ]) in_rate /= 2;
-    if (moves[FLOW_OUT] && moves[FLOW_WRITE]) out_rate /= 2;
-    flow[FLOW_IN].rate = moves[FLOW_IN] ? in_rate : 0;
-    flow[FLOW_READ].rate = moves[FLOW_READ] ? in_rate : 0;
-    flow[FLOW_OUT].rate = moves[FLOW_OUT] ? out_rate : 0;
-    flow[FLOW_WRITE].rate = moves[FLOW_WRITE] ? out_rate : 0;
+    uint64_t flowing = 0;
+    unsigned flows = sim->costs->refuges * FLOWS;
+    for (unsigned i = 0; i < flows; i++) {
+        const struct flow *flow = flow_of(sim, i);
+        if (flow->active && flow->delay_end <= sim->now && flow->left > 0) flowing |= 1ull << i;
+    }
+    if (flowing == sim->flowing) return;
+    sim->flowing = flowing;
+    for (unsigned i = 0; i < flows; i++)
+        flow_of(sim, i)->rate = flowing >> i & 1 ? rate_of(sim, flowing, way_of(sim, i)) : 0;
 }
 
-static void start_flow(struct sim *sim, unsigned index, const struct executor_action *action,
+static void start_flow(struct sim *sim, struct flow *flow, const struct executor_action *action,
                        double bytes, uint64_t delay_ns)
 {
-    struct flow *flow = &sim->flow[index];
     assert(!flow->active);
     *flow = (struct flow){
         .left = bytes, .delay_end = sim->now + delay_ns, .start = sim->now, .active = true};
     if (action) flow->action = *action;
+    sim->flowing = ~UINT64_C(0); /* its rate is to be set */
 }
 
 static uint64_t flow_end(const struct sim *sim, const struct flow *flow)
@@ -234,12 +276,26 @@ static bool start_op(struct sim *sim)
     device->running = true;
     device->start = sim->now;
     device->end = NEVER;
-    if (sim->read_bytes[at])
-        start_flow(sim, FLOW_READ, NULL, (double)sim->read_bytes[at] * sim->costs->in_place, 0);
-    if (sim->write_bytes[at])
-        start_flow(sim, FLOW_WRITE, NULL, (double)sim->write_bytes[at] * sim->costs->in_place, 0);
-    sim->step.in_place_bytes += sim->read_bytes[at];
+    for (uint32_t i = 0; i < sim->costs->refuges; i++) {
+        uint64_t reads = sim->read_bytes[at * sim->costs->refuges + i];
+        uint64_t writes = sim->write_bytes[at * sim->costs->refuges + i];
+        if (reads)
+            start_flow(sim, &sim->flow[i][FLOW_READ], NULL, (double)reads * sim->costs->in_place,
+                       0);
+        if (writes)
+            start_flow(sim, &sim->flow[i][FLOW_WRITE], NULL, (double)writes * sim->costs->in_place,
+                       0);
+        sim->step.traffic[i].in_place_bytes += reads;
+        sim->step.in_place_bytes += reads;
+    }
     return true;
+}
+
+static bool works_in_place(const struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->costs->refuges; i++)
+        if (sim->flow[i][FLOW_READ].active || sim->flow[i][FLOW_WRITE].active) return true;
+    return false;
 }
 
 /* What the op does in place is over: the rest takes as long as in HBM. */
@@ -247,7 +303,7 @@ static bool finish_in_place(struct sim *sim)
 {
     struct device *device = &sim->device;
     if (!device->running || device->end != NEVER) return false;
-    if (sim->flow[FLOW_READ].active || sim->flow[FLOW_WRITE].active) return false;
+    if (works_in_place(sim)) return false;
     sim->step.stall_ns[SIM_STALL_in_place] += sim->now - device->start;
     device->end = sim->now + sim->shape->ops[op_position(sim)].duration_ns;
     return true;
@@ -284,8 +340,11 @@ static bool launch(struct sim *sim)
     while (executor->launched - executor->done < lead) {
         uint32_t at = (uint32_t)(executor->launched % sim->shape->op_count);
         if (!executor_launch(executor)) break;
-        sim->read_bytes[at] = executor->in_place_read_bytes;
-        sim->write_bytes[at] = executor->in_place_write_bytes;
+        uint32_t refuges = sim->costs->refuges;
+        memcpy(&sim->read_bytes[at * refuges], executor->in_place_read_bytes,
+               refuges * sizeof *sim->read_bytes);
+        memcpy(&sim->write_bytes[at * refuges], executor->in_place_write_bytes,
+               refuges * sizeof *sim->write_bytes);
         any = true;
     }
     return any;
@@ -303,8 +362,7 @@ static void note_moved(struct sim *sim, const struct executor_action *action, ui
 {
     if (!sim->watch || !sim->watch->moved) return;
     uint64_t from = start > sim->step_start ? start - sim->step_start : 0;
-    sim->watch->moved(sim->watch->context, action->kind, from, sim->now - sim->step_start,
-                      action->bytes);
+    sim->watch->moved(sim->watch->context, action, from, sim->now - sim->step_start);
 }
 
 static void end_action(struct sim *sim, const struct executor_action *action)
@@ -322,12 +380,12 @@ static uint64_t action_ns(struct sim *sim, const struct executor_action *action)
     case EXECUTOR_FETCH:
         return take_frame(sim, action->bytes) + map_ns(sim, action->bytes) + costs->queue_ns +
                (sim->executor.items[action->item].host_mapped
-                    ? plan_call_ns(&costs->host_unmap, action->bytes)
+                    ? plan_call_ns(&costs->refuge[action->refuge].unmap, action->bytes)
                     : 0);
     case EXECUTOR_READY: return take_frame(sim, action->bytes) + map_ns(sim, action->bytes);
     case EXECUTOR_HOST:
         return plan_call_ns(&costs->map, action->bytes) +
-               access_ns(sim, &costs->host_access, action->bytes);
+               access_ns(sim, &costs->refuge[action->refuge].access, action->bytes);
     case EXECUTOR_EVICT:
     case EXECUTOR_DROP:
     case EXECUTOR_STRIP: return plan_call_ns(&costs->unmap, action->bytes);
@@ -351,12 +409,15 @@ static bool work_on_fetches(struct sim *sim)
     bool any = false;
     if (thread->end <= sim->now) {
         executor_queued(&sim->executor, &thread->action);
-        push(&sim->to_copy, &thread->action);
+        push(&sim->to_copy[thread->action.refuge], &thread->action);
         thread->end = NEVER;
         any = true;
     }
-    uint32_t waiting = sim->to_copy.count + sim->flow[FLOW_IN].active;
-    if (thread->end != NEVER || waiting >= IN_DEPTH) return any;
+    if (thread->end != NEVER) return any;
+    uint32_t busy = 0;
+    for (uint32_t i = 0; i < sim->costs->refuges; i++)
+        if (sim->to_copy[i].count + sim->flow[i][FLOW_IN].active >= IN_DEPTH) busy |= 1u << i;
+    executor_set_busy(&sim->executor, EXECUTOR_IN, busy);
     if (!executor_next(&sim->executor, EXECUTOR_IN, &action)) return any;
     sim->step.kinds[action.kind]++;
     sim->step.fetch_ns += begin(sim, thread, &action);
@@ -403,21 +464,22 @@ static bool work_on_maps(struct sim *sim, struct thread *thread)
 
 /* Copies. */
 
-static bool work_on_link_in(struct sim *sim)
+static bool work_on_way_in(struct sim *sim, uint32_t refuge)
 {
-    struct flow *flow = &sim->flow[FLOW_IN];
+    struct flow *flow = &sim->flow[refuge][FLOW_IN];
     bool any = false;
     if (flow->active && flow->delay_end <= sim->now && flow->left <= 0) {
         flow->active = false;
         sim->step.in_bytes += flow->action.bytes;
-        sim->step.in_busy_ns += sim->now - flow->start;
+        sim->step.traffic[refuge].in_bytes += flow->action.bytes;
+        sim->step.traffic[refuge].in_busy_ns += sim->now - flow->start;
         note_moved(sim, &flow->action, flow->start);
         executor_ended(&sim->executor, &flow->action);
         any = true;
     }
-    if (flow->active || sim->to_copy.count == 0) return any;
-    struct executor_action action = pop(&sim->to_copy);
-    start_flow(sim, FLOW_IN, &action, (double)action.bytes, sim->costs->copy_start_ns);
+    if (flow->active || sim->to_copy[refuge].count == 0) return any;
+    struct executor_action action = pop(&sim->to_copy[refuge]);
+    start_flow(sim, flow, &action, (double)action.bytes, sim->costs->refuge[refuge].in.start_ns);
     return true;
 }
 
@@ -426,7 +488,8 @@ static void end_copy_out(struct sim *sim, struct flow *flow)
     struct executor_action *action = &flow->action;
     flow->active = false;
     sim->step.out_bytes += action->bytes;
-    sim->step.out_busy_ns += sim->now - flow->start;
+    sim->step.traffic[action->refuge].out_bytes += action->bytes;
+    sim->step.traffic[action->refuge].out_busy_ns += sim->now - flow->start;
     note_moved(sim, action, flow->start);
     if (action->kind == EXECUTOR_EVICT && executor_copied(&sim->executor, action))
         push(&sim->to_unmap, action);
@@ -434,33 +497,50 @@ static void end_copy_out(struct sim *sim, struct flow *flow)
         executor_ended(&sim->executor, action);
 }
 
-static bool work_on_link_out(struct sim *sim)
+static bool end_copies_out(struct sim *sim)
 {
-    struct flow *flow = &sim->flow[FLOW_OUT];
-    struct executor_action action;
     bool any = false;
-    if (flow->active && flow->delay_end <= sim->now && flow->left <= 0) {
+    for (uint32_t i = 0; i < sim->costs->refuges; i++) {
+        struct flow *flow = &sim->flow[i][FLOW_OUT];
+        if (!flow->active || flow->delay_end > sim->now || flow->left > 0) continue;
         end_copy_out(sim, flow);
         any = true;
     }
-    if (flow->active || sim->to_unmap.count == QUEUE) return any;
-    if (!executor_next(&sim->executor, EXECUTOR_OUT, &action)) return any;
-    sim->step.kinds[action.kind]++;
-    if (action.kind == EXECUTOR_EVICT) note_swapped(sim, &action);
-    uint64_t pieces = units_div_up(action.bytes, sim->costs->piece_bytes);
-    start_flow(sim, FLOW_OUT, &action, (double)action.bytes,
-               sim->costs->copy_start_ns + pieces * sim->costs->pace_ns);
-    return true;
+    return any;
+}
+
+static bool start_copies_out(struct sim *sim)
+{
+    struct executor_action action;
+    bool any = false;
+    uint32_t busy = 0;
+    for (uint32_t i = 0; i < sim->costs->refuges; i++)
+        if (sim->flow[i][FLOW_OUT].active) busy |= 1u << i;
+    while (busy + 1 < UINT64_C(1) << sim->costs->refuges &&
+           sim->to_unmap.count + sim->costs->refuges < QUEUE) {
+        executor_set_busy(&sim->executor, EXECUTOR_OUT, busy);
+        if (!executor_next(&sim->executor, EXECUTOR_OUT, &action)) return any;
+        sim->step.kinds[action.kind]++;
+        if (action.kind == EXECUTOR_EVICT) note_swapped(sim, &action);
+        uint64_t pieces = units_div_up(action.bytes, sim->costs->piece_bytes);
+        start_flow(sim, &sim->flow[action.refuge][FLOW_OUT], &action, (double)action.bytes,
+                   sim->costs->refuge[action.refuge].out.start_ns + pieces * sim->costs->pace_ns);
+        busy |= 1u << action.refuge;
+        any = true;
+    }
+    return any;
 }
 
 static bool work_in_place(struct sim *sim)
 {
     bool any = false;
-    for (unsigned i = FLOW_READ; i <= FLOW_WRITE; i++) {
-        struct flow *flow = &sim->flow[i];
-        if (!flow->active || flow->left > 0) continue;
-        flow->active = false;
-        any = true;
+    for (uint32_t i = 0; i < sim->costs->refuges; i++) {
+        for (unsigned k = FLOW_READ; k <= FLOW_WRITE; k++) {
+            struct flow *flow = &sim->flow[i][k];
+            if (!flow->active || flow->left > 0) continue;
+            flow->active = false;
+            any = true;
+        }
     }
     return any;
 }
@@ -475,8 +555,9 @@ static void settle(struct sim *sim)
         any |= launch(sim);
         any |= start_op(sim);
         any |= finish_in_place(sim);
-        any |= work_on_link_in(sim);
-        any |= work_on_link_out(sim);
+        for (uint32_t i = 0; i < sim->costs->refuges; i++) any |= work_on_way_in(sim, i);
+        any |= end_copies_out(sim);
+        any |= start_copies_out(sim);
         any |= work_on_fetches(sim);
         any |= work_on_unmaps(sim);
         for (unsigned i = 0; i < MAP_THREADS; i++) any |= work_on_maps(sim, &sim->mapping[i]);
@@ -496,25 +577,33 @@ static bool advance(struct sim *sim)
     next = earlier(next, sim->fetching.end);
     next = earlier(next, sim->unmapping.end);
     for (unsigned i = 0; i < MAP_THREADS; i++) next = earlier(next, sim->mapping[i].end);
-    for (unsigned i = 0; i < FLOWS; i++) next = earlier(next, flow_end(sim, &sim->flow[i]));
+    unsigned flows = sim->costs->refuges * FLOWS;
+    for (unsigned i = 0; i < flows; i++) next = earlier(next, flow_end(sim, flow_of(sim, i)));
     if (next == NEVER) return false;
     assert(next >= sim->now);
     double passed = (double)(next - sim->now);
-    for (unsigned i = 0; i < FLOWS; i++)
-        if (sim->flow[i].active) sim->flow[i].left -= sim->flow[i].rate * passed;
+    for (unsigned i = 0; i < flows; i++) {
+        struct flow *flow = flow_of(sim, i);
+        if (flow->active) flow->left -= flow->rate * passed;
+    }
     uint64_t before = sim->now;
     sim->now = next;
     if (next > before) note_wait(sim);
     return true;
 }
 
+static void keep_most(uint64_t *most, uint64_t value)
+{
+    if (value > *most) *most = value;
+}
+
 static void note_used(struct sim *sim)
 {
     const struct executor *executor = &sim->executor;
-    if (executor->used_bytes > sim->step.used_peak_bytes)
-        sim->step.used_peak_bytes = executor->used_bytes;
-    if (executor->host_used_bytes > sim->step.host_peak_bytes)
-        sim->step.host_peak_bytes = executor->host_used_bytes;
+    keep_most(&sim->step.used_peak_bytes, executor->used_bytes);
+    keep_most(&sim->step.host_peak_bytes, executor_refuge_bytes(executor));
+    for (uint32_t i = 0; i < sim->costs->refuges; i++)
+        keep_most(&sim->step.refuge_peak_bytes[i], executor->host_used_bytes[i]);
     if (sim->watch && sim->watch->used)
         sim->watch->used(sim->watch->context, sim->now - sim->step_start, executor->used_bytes,
                          executor->ready_bytes);
@@ -544,7 +633,7 @@ static bool is_steady(uint64_t now, uint64_t before)
     return apart * 500 <= before;
 }
 
-/* Adds up steps, field by field: all are 64-bit numbers but the last. */
+/* Adds up steps, field by field. */
 static void add_result(struct sim_result *sum, const struct sim_result *step)
 {
     sum->step_ns += step->step_ns;
@@ -553,14 +642,22 @@ static void add_result(struct sim_result *sum, const struct sim_result *step)
     sum->in_bytes += step->in_bytes;
     sum->out_bytes += step->out_bytes;
     sum->in_place_bytes += step->in_place_bytes;
-    sum->in_busy_ns += step->in_busy_ns;
-    sum->out_busy_ns += step->out_busy_ns;
+    for (unsigned i = 0; i < PLAN_REFUGES; i++) {
+        struct sim_traffic *all = &sum->traffic[i];
+        const struct sim_traffic *one = &step->traffic[i];
+        all->in_bytes += one->in_bytes;
+        all->out_bytes += one->out_bytes;
+        all->in_place_bytes += one->in_place_bytes;
+        all->in_busy_ns += one->in_busy_ns;
+        all->out_busy_ns += one->out_busy_ns;
+        keep_most(&sum->refuge_peak_bytes[i], step->refuge_peak_bytes[i]);
+    }
     sum->map_ns += step->map_ns;
     sum->unmap_ns += step->unmap_ns;
     sum->fetch_ns += step->fetch_ns;
     sum->held += step->held;
-    if (step->used_peak_bytes > sum->used_peak_bytes) sum->used_peak_bytes = step->used_peak_bytes;
-    if (step->host_peak_bytes > sum->host_peak_bytes) sum->host_peak_bytes = step->host_peak_bytes;
+    keep_most(&sum->used_peak_bytes, step->used_peak_bytes);
+    keep_most(&sum->host_peak_bytes, step->host_peak_bytes);
 }
 
 static void divide_result(struct sim_result *sum, uint64_t count)
@@ -571,8 +668,14 @@ static void divide_result(struct sim_result *sum, uint64_t count)
     sum->in_bytes /= count;
     sum->out_bytes /= count;
     sum->in_place_bytes /= count;
-    sum->in_busy_ns /= count;
-    sum->out_busy_ns /= count;
+    for (unsigned i = 0; i < PLAN_REFUGES; i++) {
+        struct sim_traffic *all = &sum->traffic[i];
+        all->in_bytes /= count;
+        all->out_bytes /= count;
+        all->in_place_bytes /= count;
+        all->in_busy_ns /= count;
+        all->out_busy_ns /= count;
+    }
     sum->map_ns /= count;
     sum->unmap_ns /= count;
     sum->fetch_ns /= count;
@@ -613,8 +716,9 @@ vp_status sim_run(const struct sim_task *task, struct sim_result *result, uint32
     sim->costs = task->costs;
     sim->fetching.end = sim->unmapping.end = sim->device.end = NEVER;
     for (unsigned i = 0; i < MAP_THREADS; i++) sim->mapping[i].end = NEVER;
-    sim->read_bytes = calloc(sim->shape->op_count, sizeof *sim->read_bytes);
-    sim->write_bytes = calloc(sim->shape->op_count, sizeof *sim->write_bytes);
+    size_t counts = (size_t)sim->shape->op_count * sim->costs->refuges;
+    sim->read_bytes = calloc(counts, sizeof *sim->read_bytes);
+    sim->write_bytes = calloc(counts, sizeof *sim->write_bytes);
     vp_status status = VP_NO_HOST_MEMORY;
     if (sim->read_bytes && sim->write_bytes)
         status = executor_create(task->shape, task->options, task->plan, &sim->executor);

@@ -1,9 +1,10 @@
 /* sim: predicts how a step goes when an executor moves its data: an event simulation with every
  * cost charged.
  *
- * There are one device that runs ops one after the other, a link each way, which slow each other
- * down, and four threads: one maps what comes and queues its copy, one unmaps what has left, two
- * map for blocks to be born. The host launches ops as early as the executor lets it. Frames of one
+ * There are one device that runs ops one after the other, to each refuge a way in and a way out,
+ * which carry one copy at a time and leave each other what the links they share have left, and four
+ * threads: one maps what comes and queues its copy, one unmaps what has left, two map for blocks to
+ * be born. The host launches ops as early as the executor lets it. Frames of one
  * size are used again; taking one of another size costs its release and a new one.
  *
  * Steps are repeated until their time is steady. Same input, same result. */
@@ -32,16 +33,23 @@ const char *sim_stall_words(enum sim_stall stall);
 
 enum { SIM_STEPS = 12 };
 
+/* What went between the card and one refuge. */
+struct sim_traffic {
+    uint64_t in_bytes, out_bytes, in_place_bytes; /* copied; touched over the link */
+    uint64_t in_busy_ns, out_busy_ns;
+};
+
 /* Of one steady step. */
 struct sim_result {
     uint64_t step_ns, in_hbm_ns;
     uint64_t stall_ns[SIM_STALL_COUNT];
     uint64_t in_bytes, out_bytes, in_place_bytes;
-    uint64_t in_busy_ns, out_busy_ns;
-    uint64_t kinds[EXECUTOR_HOST + 1];   /* actions of each kind */
-    uint64_t map_ns, unmap_ns, fetch_ns; /* what the three threads were busy */
-    uint64_t held;                       /* launches that waited while the device did, too */
-    uint64_t used_peak_bytes, host_peak_bytes;
+    struct sim_traffic traffic[PLAN_REFUGES];
+    uint64_t kinds[EXECUTOR_HOST + 1];         /* actions of each kind */
+    uint64_t map_ns, unmap_ns, fetch_ns;       /* what the three threads were busy */
+    uint64_t held;                             /* launches that waited while the device did, too */
+    uint64_t used_peak_bytes, host_peak_bytes; /* of the card, and of all refuges together; */
+    uint64_t refuge_peak_bytes[PLAN_REFUGES];  /* of each */
     uint64_t each_ns[SIM_STEPS + 1]; /* of all steps that were simulated, from the first on */
     uint32_t steps;                  /* before the last of them, which is steady */
 };
@@ -49,8 +57,8 @@ struct sim_result {
 /* Told what happens in the last step; times from its start. */
 struct sim_watch {
     void *context;
-    void (*moved)(void *context, enum executor_kind kind, uint64_t start_ns, uint64_t end_ns,
-                  uint64_t bytes);
+    void (*moved)(void *context, const struct executor_action *action, uint64_t start_ns,
+                  uint64_t end_ns);
     void (*used)(void *context, uint64_t time_ns, uint64_t used_bytes, uint64_t spare_bytes);
     void (*ran)(void *context, uint32_t op, uint64_t start_ns, uint64_t end_ns);
 };

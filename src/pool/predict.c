@@ -228,12 +228,13 @@ static void advise_policy(const struct step *step, const struct predict_setup *s
 static void advise_host(const struct predict_setup *setup, struct predict *predict)
 {
     char size[16];
-    if (setup->lent || predict->now.host_peak_bytes < setup->limits.host_bytes / 100 * 95) return;
+    uint64_t host_bytes = setup->limits.refuge_bytes[setup->host];
+    if (predict->now.refuge_peak_bytes[setup->host] < host_bytes / 100 * 95) return;
     struct predict_advice *advice = advise(predict, PREDICT_HOST, predict->now.step_ns);
     snprintf(advice->text, sizeof advice->text,
              "More host memory (--host): all %s that the pool may use are taken; a little more "
              "work and the program runs out of memory. No faster by itself.",
-             units_format_size(setup->limits.host_bytes, size, sizeof size));
+             units_format_size(host_bytes, size, sizeof size));
 }
 
 static int by_gain(const void *left, const void *right)

@@ -27,10 +27,10 @@ enum { PREDICT_ADVICE = 6, PREDICT_CURVE = 5 };
 /* What is predicted with. */
 struct predict_setup {
     struct plan_costs costs;
-    struct plan_limits limits; /* what the pool may use of the card, and of the refuge */
+    struct plan_limits limits; /* what the pool may use of the card, and of its refuges; */
+    uint32_t host;             /* which of them is the host */
     uint64_t chunk_bytes, page_bytes;
     enum plan_policy policy;
-    bool lent; /* the refuge is other cards */
 };
 
 struct predict_advice {

@@ -111,23 +111,6 @@ void pool_log_summary(vp_pool *pool)
 
 /* ---- predicting ---- */
 
-/* Where most of what leaves goes: to the other cards where they have room for all of it. */
-static bool goes_to_cards(const vp_pool *pool, unsigned card, struct plan_limits *limits)
-{
-    const struct move *move = &pool->move;
-    uint64_t lent_pages = 0;
-    for (uint32_t i = 0; i < move->refuges[card]; i++) {
-        const struct frame_place *place = &pool->frames.place[move->refuge[card][i]];
-        if (place->kind == VP_PLACE_CARD) lent_pages += place->capacity_pages;
-    }
-    uint64_t home_pages = pool->frames.place[move->home[card]].capacity_pages;
-    uint64_t peak_pages = pool->segments.peak_bytes / pool->page_bytes;
-    bool fits = lent_pages && home_pages + lent_pages > peak_pages;
-    uint64_t pages = fits ? lent_pages : pool->frames.place[pool->host_place].capacity_pages;
-    limits->host_bytes = pages * pool->page_bytes;
-    return fits;
-}
-
 /* The machine as it is known: the emulated one; else an H200, whose calls were measured, with the
  * rates that copies reached here. */
 static void describe_machine(const vp_pool *pool, struct machine *machine)
@@ -145,6 +128,25 @@ static void describe_machine(const vp_pool *pool, struct machine *machine)
     out->both_gbps = both * out->gbps;
 }
 
+/* What the pool may use of each place that the machine knows; of others it is taken for the host's.
+ */
+static void set_refuges(const vp_pool *pool, unsigned card, const struct machine *machine,
+                        struct predict_setup *setup)
+{
+    unsigned from = card < machine->cards ? card : 0, places[PLAN_REFUGES];
+    unsigned count = plan_find_places(machine, from, places);
+    plan_costs_of(machine, from, places, count, &setup->costs);
+    while (places[setup->host] != machine->cards) setup->host++;
+    for (uint32_t i = 0; i < pool->move.refuges[card]; i++) {
+        const struct frame_place *place = &pool->frames.place[pool->move.refuge[card][i]];
+        uint32_t at = 0;
+        while (at < count && (place->kind != VP_PLACE_CARD || places[at] != (unsigned)place->id))
+            at++;
+        setup->limits.refuge_bytes[at < count ? at : setup->host] +=
+            place->capacity_pages * pool->page_bytes;
+    }
+}
+
 void pool_predict_setup(vp_pool *pool, struct predict_setup *setup)
 {
     static struct machine machine; /* large; under the lock */
@@ -156,15 +158,10 @@ void pool_predict_setup(vp_pool *pool, struct predict_setup *setup)
         .page_bytes = pool->page_bytes,
         .policy = (enum plan_policy)pool->options.policy,
     };
-    bool cards = goes_to_cards(pool, card, &setup->limits);
+    set_refuges(pool, card, &machine, setup);
     const struct frame_place *home = &pool->frames.place[pool->move.home[card]];
     setup->limits.hbm_bytes = home->capacity_pages * pool->page_bytes;
     setup->limits.quiet = true;
-    setup->lent = cards;
-    unsigned refuge =
-        cards ? (unsigned)pool->frames.place[pool->move.refuge[card][0]].id : machine.cards;
-    bool known = card < machine.cards && refuge <= machine.cards && refuge != card;
-    plan_costs_of(&machine, known ? card : 0, known ? refuge : machine.cards, &setup->costs);
     pool_unlock(pool);
 }
 
@@ -265,7 +262,7 @@ static void collect_step(void *context, const struct step *step)
     pool_unlock(collecting->pool);
     to->step_ns = median_ns(to);
     average(to);
-    split_stall(to, setup.costs.in_gbps);
+    split_stall(to, setup.costs.refuge[0].in.gbps);
     if (!to->compute_ns || predict_step(step, &setup, &to->predict) != VP_OK) return;
     to->predicted = true;
     predict_advise(step, &setup, &to->predict);

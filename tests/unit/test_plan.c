@@ -13,7 +13,7 @@ static void set_costs(struct plan_costs *costs)
 {
     static struct machine machine;
     assert_int_equal(machine_from_name("h200", &machine), VP_OK);
-    plan_costs_of(&machine, 0, machine.cards, costs);
+    plan_costs_of(&machine, 0, &machine.cards, 1, costs);
 }
 
 static uint64_t predict(const struct shape *shape, uint64_t hbm_bytes, enum plan_policy policy,
@@ -21,7 +21,7 @@ static uint64_t predict(const struct shape *shape, uint64_t hbm_bytes, enum plan
 {
     struct plan plan;
     struct plan_costs costs;
-    struct plan_limits limits = {hbm_bytes, 64 * GIB, false};
+    struct plan_limits limits = {hbm_bytes, {64 * GIB}, false};
     set_costs(&costs);
     assert_int_equal(plan_make(shape, &costs, &limits, policy, &plan), VP_OK);
     *result = plan.predicted;
@@ -142,7 +142,7 @@ static void says_what_does_not_fit(void **state)
     struct shape shape;
     struct plan plan;
     struct plan_costs costs;
-    struct plan_limits limits = {64 * MIB, 64 * MIB, false};
+    struct plan_limits limits = {64 * MIB, {64 * MIB}, false};
     set_costs(&costs);
     step_begin(&maker);
     for (uint32_t i = 0; i < 4; i++) {

@@ -13,10 +13,11 @@ static struct executor_options options_of(enum executor_mode mode, uint64_t capa
 {
     return (struct executor_options){.mode = mode,
                                      .capacity_bytes = capacity_bytes,
-                                     .host_bytes = 1 * GIB,
+                                     .refuges = 1,
+                                     .near = 1,
+                                     .refuge = {{1 * GIB, 1, true}},
                                      .ahead_ops = 8,
-                                     .lead_ops = 64,
-                                     .in_place_works = true};
+                                     .lead_ops = 64};
 }
 
 /* Two blocks by turns, room for one. */
@@ -75,7 +76,7 @@ static void drops_what_has_a_copy(void **state)
     struct executor_options options = options_of(EXECUTOR_DEMAND, 2 * MIB);
     assert_int_equal(executor_create(&shape, &options, NULL, &executor), VP_OK);
     executor.items[0].host_frame = executor.items[0].host_copy = true;
-    executor.host_used_bytes += 2 * MIB;
+    executor.host_used_bytes[0] += 2 * MIB;
     assert_true(executor_launch(&executor));
     executor_op_ended(&executor);
     assert_false(executor_launch(&executor));
@@ -186,11 +187,11 @@ static void relents(void **state)
     assert_int_equal(action.kind, EXECUTOR_HOST);
     executor_ended(&executor, &action);
     assert_true(executor_launch(&executor));
-    assert_int_equal(executor.in_place_read_bytes, 2 * MIB);
-    assert_int_equal(executor.in_place_write_bytes, 2 * MIB);
+    assert_int_equal(executor.in_place_read_bytes[0], 2 * MIB);
+    assert_int_equal(executor.in_place_write_bytes[0], 2 * MIB);
     executor_destroy(&executor);
 
-    options.in_place_works = false;
+    options.refuge[0].in_place_works = false;
     assert_int_equal(executor_create(&shape, &options, NULL, &executor), VP_OK);
     assert_false(executor_launch(&executor));
     assert_false(executor_relent(&executor));
@@ -245,9 +246,11 @@ static void finish_one(struct drive *drive, unsigned which)
     drive->copied[which] = drive->copied[drive->count];
 }
 
-static bool start_one(struct drive *drive, enum executor_lane lane)
+static bool start_one(struct drive *drive, struct random *random, enum executor_lane lane)
 {
     struct executor_action action;
+    if (lane == EXECUTOR_IN || lane == EXECUTOR_OUT)
+        executor_set_busy(&drive->executor, lane, random ? (uint32_t)random_below(random, 4) : 0);
     if (drive->count == 256 || !executor_next(&drive->executor, lane, &action)) return false;
     drive->flying[drive->count] = action;
     drive->copied[drive->count++] = false;
@@ -258,7 +261,7 @@ static bool do_something(struct drive *drive, struct random *random)
 {
     struct executor *executor = &drive->executor;
     uint64_t choice = random_below(random, EXECUTOR_LANES + 3);
-    if (choice < EXECUTOR_LANES) return start_one(drive, (enum executor_lane)choice);
+    if (choice < EXECUTOR_LANES) return start_one(drive, random, (enum executor_lane)choice);
     if (choice == EXECUTOR_LANES) {
         uint64_t lead = executor->launched - executor->done;
         if (lead >= executor->shape->op_count || !executor_launch(executor)) return false;
@@ -282,7 +285,7 @@ static bool push(struct drive *drive)
     struct executor *executor = &drive->executor;
     if (executor_launch(executor)) return true;
     for (unsigned lane = 0; lane < EXECUTOR_LANES; lane++)
-        if (start_one(drive, (enum executor_lane)lane)) return true;
+        if (start_one(drive, NULL, (enum executor_lane)lane)) return true;
     if (drive->count) {
         finish_one(drive, 0);
         return true;
@@ -323,6 +326,10 @@ static void survives_any_order(void **state)
         struct executor_options options =
             options_of((enum executor_mode)(seed % 5), units_round_up(capacity, 2 * MIB));
         options.spare_bytes = random_below(&random, 3) * 8 * MIB;
+        options.refuges = 1 + (uint32_t)(seed % 3);
+        options.near = 1 + (uint32_t)random_below(&random, options.refuges);
+        for (uint32_t i = 1; i < options.refuges; i++) options.refuge[i] = options.refuge[0];
+        if (options.refuges > 1) options.refuge[0].bytes = random_below(&random, 16) * 8 * MIB;
         gaps_fit(&gaps, options.capacity_bytes);
         gaps_find_saves(&gaps);
         struct executor_plan plan = {gaps.away, gaps.save_for, gaps.occupied};

@@ -10,15 +10,14 @@ static struct step_maker maker;
 
 /* One byte a ns each way whatever the other does, 1 us a map or unmap, nothing else costs. */
 static const struct plan_costs plain = {
-    .in_gbps = 1,
-    .out_gbps = 1,
-    .in_both_gbps = 1,
-    .out_both_gbps = 1,
+    .refuges = 1,
+    .refuge = {{.in = {.gbps = 1, .both_gbps = 1, .claims = 1, .claim = {{0, 1}}},
+                .out = {.gbps = 1, .both_gbps = 1, .claims = 1, .claim = {{1, 1}}},
+                .in_place_works = true}},
     .piece_bytes = 32 * MIB,
     .map = {1000, 0},
     .unmap = {1000, 0},
     .in_place = 1,
-    .in_place_works = true,
 };
 
 static void run(const struct plan_costs *costs, enum executor_mode mode, uint64_t capacity_bytes,
@@ -27,10 +26,11 @@ static void run(const struct plan_costs *costs, enum executor_mode mode, uint64_
     struct shape shape;
     struct executor_options options = {.mode = mode,
                                        .capacity_bytes = capacity_bytes,
-                                       .host_bytes = 1 * GIB,
+                                       .refuges = 1,
+                                       .near = 1,
+                                       .refuge = {{1 * GIB, 1, true}},
                                        .ahead_ops = 8,
-                                       .lead_ops = 64,
-                                       .in_place_works = true};
+                                       .lead_ops = 64};
     struct sim_task task = {.shape = &shape, .costs = costs, .options = &options};
     assert_int_equal(shape_create(&maker.step, 2 * MIB, 2 * MIB, &shape), VP_OK);
     assert_int_equal(sim_run(&task, result, NULL), VP_OK);
@@ -94,7 +94,7 @@ static void slows_both_ways_together(void **state)
         step_touch(&maker, i, 0, STEP_WRITES);
     }
     run(&costs, EXECUTOR_EAGER, 4 * MIB, &alone);
-    costs.in_both_gbps = costs.out_both_gbps = 0.5;
+    costs.refuge[0].in.both_gbps = costs.refuge[0].out.both_gbps = 0.5;
     run(&costs, EXECUTOR_EAGER, 4 * MIB, &both);
     assert_int_equal(alone.in_bytes, both.in_bytes);
     assert_true(both.step_ns > alone.step_ns);
@@ -116,7 +116,8 @@ static void refuses_what_cannot_run(void **state)
     struct shape shape;
     struct sim_result result;
     uint32_t op = 77;
-    struct executor_options options = {.mode = EXECUTOR_DEMAND, .capacity_bytes = 2 * MIB};
+    struct executor_options options = {
+        .mode = EXECUTOR_DEMAND, .capacity_bytes = 2 * MIB, .refuges = 1, .near = 1};
     struct sim_task task = {.shape = &shape, .costs = &plain, .options = &options};
     make_turns(STEP_WRITES); /* nowhere to go: the host has nothing */
     assert_int_equal(shape_create(&maker.step, 2 * MIB, 2 * MIB, &shape), VP_OK);
@@ -125,12 +126,12 @@ static void refuses_what_cannot_run(void **state)
     shape_destroy(&shape);
 }
 
-static void count_move(void *context, enum executor_kind kind, uint64_t start_ns, uint64_t end_ns,
-                       uint64_t bytes)
+static void count_move(void *context, const struct executor_action *action, uint64_t start_ns,
+                       uint64_t end_ns)
 {
     uint64_t *moved = context;
     assert_true(start_ns <= end_ns);
-    moved[kind == EXECUTOR_FETCH ? 0 : 1] += bytes;
+    moved[action->kind == EXECUTOR_FETCH ? 0 : 1] += action->bytes;
 }
 
 static void check_use(void *context, uint64_t time_ns, uint64_t used_bytes, uint64_t spare_bytes)
@@ -143,8 +144,11 @@ static void tells_who_watches(void **state)
     struct shape shape;
     struct sim_result result;
     uint64_t moved[2] = {0, 0};
-    struct executor_options options = {
-        .mode = EXECUTOR_DEMAND, .capacity_bytes = 2 * MIB, .host_bytes = 1 * GIB};
+    struct executor_options options = {.mode = EXECUTOR_DEMAND,
+                                       .capacity_bytes = 2 * MIB,
+                                       .refuges = 1,
+                                       .near = 1,
+                                       .refuge = {{1 * GIB, 1, true}}};
     struct sim_watch watch = {moved, count_move, check_use, NULL};
     struct sim_task task = {.shape = &shape, .costs = &plain, .options = &options, .watch = &watch};
     make_turns(STEP_WRITES);

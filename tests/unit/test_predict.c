@@ -15,12 +15,12 @@ static struct predict predict;
 static struct predict_setup setup_with(uint64_t hbm_bytes)
 {
     static struct machine machine;
-    struct predict_setup setup = {.limits = {hbm_bytes, 64 * GIB, true},
+    struct predict_setup setup = {.limits = {hbm_bytes, {64 * GIB}, true},
                                   .chunk_bytes = 8 * MIB,
                                   .page_bytes = 2 * MIB,
                                   .policy = PLAN_POLICY_PLAN};
     assert_int_equal(machine_from_name("h200", &machine), VP_OK);
-    plan_costs_of(&machine, 0, machine.cards, &setup.costs);
+    plan_costs_of(&machine, 0, &machine.cards, 1, &setup.costs);
     return setup;
 }
 
@@ -129,7 +129,7 @@ static void what_cannot_run_is_said_so(void **state)
 {
     make_passes();
     struct predict_setup setup = setup_with(3 * layer_bytes);
-    setup.limits.host_bytes = layer_bytes;
+    setup.limits.refuge_bytes[0] = layer_bytes;
     assert_int_equal(predict_step(&maker.step, &setup, &predict), VP_QUOTA);
 }
 
