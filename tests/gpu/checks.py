@@ -4,18 +4,22 @@ Each result is a line of $OUT/results.jsonl (or ./results.jsonl) as soon as it i
 goes to log.txt beside it, and a table comes last. A check that fails, or for which no time is left,
 is reported, and the next one runs."""
 import argparse
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JOB = os.path.join(ROOT, "tests", "gpu", "gpt.py")
 OUT = os.environ.get("OUT", ".")
 EQUAL_JOB = ("--steps", "10", "--deterministic", "1")
+MISSING = 77  # the exit status of a script that lacks a package
+QUIET = ("report", "step_s", "native_step_s", "info")  # not in the line that is printed
 HUGE = ("--d", "4096", "--L", "40", "--B", "8", "--S", "2048", "--ckpt", "1")
 
 
@@ -23,11 +27,17 @@ class Failed(Exception):
     """A check did not succeed; the text says how."""
 
 
+class Skipped(Exception):
+    """A check cannot be made here; the text says what is missing."""
+
+
 class Bench:
-    """What all checks share: the build folder, the clock, the files."""
+    """What all checks share: the build folder, the clock, the files. Threads may share it."""
 
     def __init__(self, build, budget, emulate):
         self.build = os.path.abspath(build)
+        self.lock = threading.Lock()  # for the rows and the files
+        self.runs = itertools.count()
         self.deadline = time.monotonic() + budget
         self.always = ["--emulate", emulate] if emulate else []
         self.rows = []
@@ -47,20 +57,32 @@ class Bench:
 
     def record(self, check, name, passed, **figures):
         row = {"check": check, "name": name, "passed": passed, **figures}
-        self.rows.append(row)
-        with open(os.path.join(OUT, "results.jsonl"), "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
         short = {key: value for key, value in figures.items()
-                 if key not in ("report", "step_s", "info")}
-        print(f"[{'ok' if passed else 'FAILED'}] {check}: {name} {json.dumps(short)}", flush=True)
+                 if key not in QUIET}
+        with self.lock:
+            self.rows.append(row)
+            with open(os.path.join(OUT, "results.jsonl"), "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"[{verdict(row)}] {check}: {name} {json.dumps(short)}", flush=True)
+
+    def attempt(self, check, name, work, *arguments):
+        """Does one of a check's parts; how it fails, or why it cannot be done, is recorded."""
+        try:
+            work(self, *arguments)
+        except Skipped as reason:
+            self.record(check, name, True, skipped=str(reason))
+        except Exception as reason:  # whatever went wrong: the next part is worth its own try
+            self.record(check, name, False, reason=f"{type(reason).__name__}: {reason}")
+
+    def path(self, name):
+        """A file of this run alone, which is not there yet."""
+        return os.path.join(self.scratch, f"{next(self.runs)}-{name}")
 
     def run(self, command, limit_s, pool=None, env=None):
         """Runs a command, under the pool where `pool` is a list of options of `vrampool run`.
 
         Returns its exit status, stdout, stderr, and the pool's report (None: there is none)."""
-        report_path = os.path.join(self.scratch, "report.json")
-        if os.path.exists(report_path):
-            os.unlink(report_path)
+        report_path = self.path("report.json")
         if pool is not None:
             command = [self.tool("vrampool"), "run", "--log", "info", "--report", report_path,
                        *self.always, *pool, "--", *command]
@@ -78,7 +100,7 @@ class Bench:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             status = None
-        with open(os.path.join(OUT, "log.txt"), "a", encoding="utf-8") as log:
+        with self.lock, open(os.path.join(OUT, "log.txt"), "a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(command)}\n{out[-200000:]}{err[-200000:]}"
                       f"-- status {status}, {time.monotonic() - started:.1f} s\n\n")
         if status is None:
@@ -89,11 +111,13 @@ class Bench:
                 report = json.load(file)
         return status, out, err, report
 
-    def job(self, options, limit_s, pool=None, env=None):
-        """Runs the training job; returns its result, with the pool's report in it."""
-        path = os.path.join(self.scratch, "job.json")
-        command = [sys.executable, JOB, *options, "--json", path]
+    def job(self, options, limit_s, pool=None, env=None, script=JOB):
+        """Runs a job that writes its result to --json; returns it, with the pool's report in it."""
+        path = self.path("job.json")
+        command = [sys.executable, script, *options, "--json", path]
         status, _, err, report = self.run(command, limit_s, pool, env)
+        if status == MISSING:
+            raise Skipped(last_line(err))
         if status != 0:
             raise Failed(f"exit status {status}: {last_line(err)}")
         with open(path, encoding="utf-8") as file:
@@ -119,6 +143,10 @@ class Bench:
                     report=pooled["report"])
 
 
+def verdict(row):
+    return "skipped" if "skipped" in row else "ok" if row["passed"] else "FAILED"
+
+
 def last_line(text):
     return (text.strip().splitlines() or ["(no output)"])[-1][:300]
 
@@ -134,26 +162,30 @@ def print_table(rows):
     print(f"\n{'':7} {'':2} {'check':38} figures")
     for row in rows:
         figures = {key: value for key, value in row.items()
-                   if key not in ("check", "name", "passed", "report", "info")}
+                   if key not in ("check", "name", "passed", "report", "info", "native_step_s")}
         text = " ".join(f"{key}={value}" for key, value in figures.items())
-        print(f"{'ok' if row['passed'] else 'FAILED':7} {row['check']:2} {row['name']:38} {text}")
+        print(f"{verdict(row):7} {row['check']:2} {row['name']:38} {text}")
 
 
-def main(description, order, checks):
+def main(description, order, checks, more=None):
     """Runs the checks asked for, by letter, and returns the exit status.
 
-    `checks` holds a function check_x for each letter x of `order`."""
+    `checks` holds a function check_x for each letter x of `order`. `more(parser)` adds options of
+    the script's own, which are then in bench.options."""
     parser = argparse.ArgumentParser(description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checks", nargs="*", metavar="CHECK", help="which, of " + " ".join(order))
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--budget", type=float, default=530, help="seconds for all of them")
     parser.add_argument("--emulate", metavar="MACHINE", help="to try this script without a GPU")
+    if more:
+        more(parser)
     options = parser.parse_args()
     unknown = [check for check in options.checks if check not in list(order)]
     if unknown:
         parser.error(f"no such check: {' '.join(unknown)}")
     bench = Bench(options.build, options.budget, options.emulate)
+    bench.options = options
     for check in options.checks or order:
         started = time.monotonic()
         try:

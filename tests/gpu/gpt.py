@@ -6,14 +6,10 @@ it prints are compared between runs with and without it.
 Each step is timed in two parts, with the device idle in between: forward and backward, optimizer.
 At the end come fingerprints of the parameters, gradients, optimizer state and random generators."""
 import argparse
-import ctypes
 import json
 import os
-import re
 import sys
 import time
-
-HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include/vrampool.h")
 
 
 def parse():
@@ -39,35 +35,7 @@ if args.deterministic:
 
 import torch  # noqa: E402 (the setting above comes first)
 from gpt_model import GPT, VOCABULARY  # noqa: E402
-
-
-def fingerprint(tensors):
-    """64 bits that depend on every bit of every tensor and on their order; integers, so exact."""
-    result = 0
-    for tensor in tensors:
-        words = tensor.detach().reshape(-1)
-        words = words.view(torch.uint8 if words.element_size() < 4 else torch.int32)
-        for part in words.split(1 << 24):
-            weights = torch.arange(1, 2 * part.numel(), 2, device=part.device, dtype=torch.int64)
-            total = int((part.to(torch.int64) * weights).sum())
-            result = (result * 1000003 + total) % (1 << 64)
-    return f"{result:016x}"
-
-
-def pool_counters():
-    """The pool's counters where there is a pool, else None; their names are those of the header."""
-    process = ctypes.CDLL(None)
-    if not hasattr(process, "vp_stats_read"):
-        return None
-    process.vp_default.restype = ctypes.c_void_p
-    pool = process.vp_default()
-    with open(HEADER, encoding="utf-8") as file:
-        listed = file.read().split("#define VP_STATS(X)")[1].split("typedef struct")[0]
-    names = re.findall(r"X\((\w+),", listed)
-    values = (ctypes.c_uint64 * len(names))()
-    if pool:
-        process.vp_stats_read(ctypes.c_void_p(pool), values)
-    return dict(zip(names, values))
+from measure import fingerprint, median, pool_counters  # noqa: E402
 
 
 class Counters:
@@ -107,10 +75,6 @@ def train(model, optimizer, tokens):
         losses.append(loss.detach().clone())
         counters.print(step)
     return seconds, optimizer_seconds, [float(loss) for loss in losses]
-
-
-def median(values):
-    return sorted(values)[len(values) // 2]
 
 
 def main():

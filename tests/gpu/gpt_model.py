@@ -31,17 +31,17 @@ class Layer(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, width, layers, tokens, recompute=False):
+    def __init__(self, width, layers, tokens, recompute=False, vocabulary=VOCABULARY):
         super().__init__()
         self.recompute = recompute  # activations, in the backward pass, instead of keeping them
-        self.token = nn.Embedding(VOCABULARY, width)
+        self.token = nn.Embedding(vocabulary, width)
         self.position = nn.Embedding(tokens, width)
         self.layers = nn.ModuleList(Layer(width) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, VOCABULARY, bias=False)
+        self.head = nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, tokens, targets):
         x = self.token(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
         for layer in self.layers:
             x = checkpoint(layer, x, use_reentrant=False) if self.recompute else layer(x)
-        return F.cross_entropy(self.head(self.norm(x)).view(-1, VOCABULARY), targets.view(-1))
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.view(-1))
