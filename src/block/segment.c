@@ -33,6 +33,7 @@ void segments_destroy(struct segments *segments)
         free(segment->blocks);
         free(segment);
     }
+    for (unsigned i = 0; i < VP_MAX_CARDS; i++) free(segments->outlooks[i].of);
     memset(segments, 0, sizeof *segments);
 }
 
@@ -95,6 +96,67 @@ static struct segment *find_bare(struct segments *segments, uint64_t pages)
     return list_empty(shelf) ? NULL : list_entry(shelf->next, struct segment, shelf);
 }
 
+/* ---- outlooks ---- */
+
+static bool make_room(struct outlooks *outlooks)
+{
+    if (outlooks->count < outlooks->room) return true;
+    uint32_t room = outlooks->room ? 2 * outlooks->room : 256;
+    struct outlook *wider = realloc(outlooks->of, room * sizeof *wider);
+    if (!wider) return false;
+    outlooks->of = wider;
+    outlooks->room = room;
+    return true;
+}
+
+static enum standing standing_of(const struct chunk *chunk)
+{
+    if (chunk->state == CHUNK_EMPTY) return STANDING_EMPTY;
+    bool live = chunk_is_live(chunk);
+    if (chunk->home) return live ? STANDING_LIVE : STANDING_DEAD;
+    return chunk->state == CHUNK_ABSENT && live ? STANDING_ABSENT : STANDING_OTHER;
+}
+
+void segment_count_standing(struct segments *segments, struct chunk *chunk)
+{
+    enum standing was = (enum standing)chunk->standing, is = standing_of(chunk);
+    if (was == is) return;
+    struct segment *segment = chunk->segment;
+    struct outlooks *outlooks = &segments->outlooks[segment->card];
+    struct outlook *outlook = &outlooks->of[segment->outlook];
+    uint32_t pages = chunk->pages;
+    chunk->standing = (uint8_t)is;
+    if (--segment->standings[was] == 0) outlook->has &= (uint8_t) ~(1u << was);
+    if (segment->standings[is]++ == 0) outlook->has |= (uint8_t)(1u << is);
+    if (was == STANDING_ABSENT) outlook->absent_pages -= pages;
+    if (is == STANDING_ABSENT) outlook->absent_pages += pages;
+    if (was == STANDING_DEAD) outlooks->dead_pages -= pages;
+    if (is == STANDING_DEAD) outlooks->dead_pages += pages;
+}
+
+static void count_standings(struct segments *segments, struct segment *segment)
+{
+    for (uint32_t i = 0; i < segment->chunk_count; i++)
+        segment_count_standing(segments, &segment->chunks[i]);
+}
+
+/* There is room. Its chunks are EMPTY. */
+static void enter_outlook(struct segments *segments, struct segment *segment)
+{
+    struct outlooks *outlooks = &segments->outlooks[segment->card];
+    segment->outlook = outlooks->count++;
+    outlooks->of[segment->outlook] =
+        (struct outlook){.segment = segment, .has = 1u << STANDING_EMPTY};
+}
+
+static void leave_outlook(struct segments *segments, struct segment *segment)
+{
+    struct outlooks *outlooks = &segments->outlooks[segment->card];
+    struct outlook *last = &outlooks->of[--outlooks->count];
+    last->segment->outlook = segment->outlook;
+    outlooks->of[segment->outlook] = *last;
+}
+
 /* Cuts a bare range into chunks for `pages` pages. */
 static void cut(struct segments *segments, struct segment *segment, uint64_t pages)
 {
@@ -104,12 +166,15 @@ static void cut(struct segments *segments, struct segment *segment, uint64_t pag
     segment->chunk_count = (uint32_t)units_div_up(pages, segments->chunk_pages);
     segment->unready = segment->chunk_count;
     segment->has_prior = false; /* counted anew by enliven */
+    memset(segment->standings, 0, sizeof segment->standings);
+    segment->standings[STANDING_EMPTY] = segment->chunk_count;
     uint64_t left = pages;
     for (uint32_t i = 0; i < segment->chunk_count; i++) {
         struct chunk *chunk = &segment->chunks[i];
         memset(chunk, 0, sizeof *chunk);
         chunk->segment = segment;
         chunk->index = i;
+        chunk->standing = STANDING_EMPTY;
         chunk->pages = (uint16_t)(left < segments->chunk_pages ? left : segments->chunk_pages);
         list_init(&chunk->queue);
         left -= chunk->pages;
@@ -121,8 +186,10 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
                     uint64_t bytes)
 {
     list_remove(&segment->shelf);
+    bool bare = segment->state == SEGMENT_BARE;
     segment->state = SEGMENT_LIVE;
     segment->card = card;
+    if (bare) enter_outlook(segments, segment);
     segment_make_young(segments, segment);
     segment->bytes = segment->live_bytes = bytes;
     segment->generation++;
@@ -133,6 +200,7 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segment->kept_by = 0;
     segment->block_count = 0;
     segment_set_prior(segments, segment);
+    count_standings(segments, segment);
     space_set_owner(segments->space, segment->base, segment->pages, segment);
     segments->live_pages += segment->pages;
     segments->needed_pages += segment->pages;
@@ -147,6 +215,7 @@ vp_status segment_take(struct segments *segments, unsigned card, uint64_t bytes,
     uint64_t pages = units_div_up(bytes, UINT64_C(1) << segments->space->page_shift);
     vp_status status = VP_OK;
     struct segment *segment = find_resting(segments, card, pages);
+    if (!segment && !make_room(&segments->outlooks[card])) return VP_NO_HOST_MEMORY;
     if (!segment) {
         segment = find_bare(segments, pages);
         if (!segment) segment = new_range(segments, pages, &status);
@@ -177,6 +246,7 @@ void segment_rest(struct segments *segments, struct segment *segment)
     segment->live_bytes = 0;
     segment->state = SEGMENT_RESTING;
     for (uint32_t i = 0; i < segment->chunk_count; i++) segment->chunks[i].live_bytes = 0;
+    count_standings(segments, segment);
     space_set_owner(segments->space, segment->base, segment->pages, NULL);
     list_push_front(shelf_of(segments, segment->pages), &segment->shelf);
 }
@@ -187,6 +257,7 @@ void segment_bare(struct segments *segments, struct segment *segment)
     for (uint32_t i = 0; i < segment->chunk_count; i++)
         assert(segment->chunks[i].state == CHUNK_EMPTY);
     segment->state = SEGMENT_BARE;
+    leave_outlook(segments, segment);
     list_remove(&segment->shelf);
     list_remove(&segment->age);
     list_push_front(&segments->bare[log2_up(segment->range_pages)], &segment->shelf);
@@ -230,6 +301,7 @@ static void count_chunks(struct segments *segments, struct segment *segment, vp_
             *live -= overlap < *live ? overlap : *live;
         if (before == 0 && *live > 0) segments->needed_pages += segment->chunks[i].pages;
         if (before > 0 && *live == 0) segments->needed_pages -= segment->chunks[i].pages;
+        if ((before > 0) != (*live > 0)) segment_count_standing(segments, &segment->chunks[i]);
     }
 }
 
@@ -297,6 +369,7 @@ void segment_note_alive(struct segments *segments, struct segment *segment, vp_a
         segment->noted = true; /* until now the segment as a whole counted as one block */
         segments_count_live(segments, -(int64_t)segment->live_bytes);
         segment->live_bytes = 0;
+        count_standings(segments, segment);
     }
     count_chunks(segments, segment, start, bytes, 1);
     segment->live_bytes += bytes;
@@ -353,13 +426,35 @@ static uint64_t count_listed(const struct segments *segments)
     return listed;
 }
 
+/* The segment's chunks and its outlook agree; adds its dead pages to those of its card. */
+static bool outlook_is_valid(const struct segments *segments, const struct segment *segment,
+                             uint64_t *dead_pages)
+{
+    const struct outlook *outlook = segment_outlook(segments, segment);
+    uint32_t counts[STANDINGS] = {0}, absent_pages = 0;
+    for (uint32_t i = 0; i < segment->chunk_count; i++) {
+        const struct chunk *chunk = &segment->chunks[i];
+        if (chunk->standing != standing_of(chunk)) return false;
+        counts[chunk->standing]++;
+        if (chunk->standing == STANDING_ABSENT) absent_pages += chunk->pages;
+        if (chunk->standing == STANDING_DEAD) dead_pages[segment->card] += chunk->pages;
+    }
+    for (unsigned i = 0; i < STANDINGS; i++)
+        if ((outlook->has >> i & 1) != (counts[i] > 0)) return false;
+    return outlook->segment == segment && outlook->absent_pages == absent_pages &&
+           memcmp(counts, segment->standings, sizeof counts) == 0;
+}
+
 bool segments_are_valid(const struct segments *segments)
 {
+    uint64_t dead_pages[VP_MAX_CARDS] = {0};
     uint64_t live_pages = 0, needed = 0, live_bytes = 0, unlisted = count_listed(segments);
     list_each(node, &segments->all)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
         unlisted -= segment->state != SEGMENT_BARE;
+        if (segment->state == SEGMENT_BARE) continue;
+        if (!outlook_is_valid(segments, segment, dead_pages)) return false;
         if (segment->state != SEGMENT_LIVE) continue;
         live_pages += segment->pages;
         needed += needed_pages(segment);
@@ -369,6 +464,8 @@ bool segments_are_valid(const struct segments *segments)
         if (pages != segment->pages || pages > segment->range_pages) return false;
         if (space_owner(segments->space, segment->base) != segment) return false;
     }
+    for (unsigned i = 0; i < VP_MAX_CARDS; i++)
+        if (dead_pages[i] != segments->outlooks[i].dead_pages) return false;
     return live_pages == segments->live_pages && needed == segments->needed_pages &&
            live_bytes == segments->live_bytes && unlisted == 0;
 }

@@ -43,6 +43,16 @@ enum chunk_state {
     CHUNK_STATES,
 };
 
+/* What a chunk is to those who choose which one moves. */
+enum standing {
+    STANDING_OTHER,
+    STANDING_EMPTY,  /* has no frame */
+    STANDING_ABSENT, /* away from home, live */
+    STANDING_LIVE,   /* at home */
+    STANDING_DEAD,   /* at home too: its frame can be had without a copy */
+    STANDINGS,
+};
+
 struct chunk {
     struct segment *segment;
     struct frame *frame;
@@ -57,10 +67,12 @@ struct chunk {
     uint16_t pages;
     uint16_t pins; /* operations that assemble what they need, it among that */
     uint8_t lane;
-    uint8_t state; /* enum chunk_state; changed by move alone */
-    bool wanted;   /* in the mover's queue of demands */
-    bool digested; /* `digest` is that of its backup; where it is away from home, of its data */
-    bool early;    /* LEAVING: it is copied ahead of that, and stays; else: its backup is so made */
+    uint8_t state;    /* enum chunk_state; changed by move alone */
+    uint8_t standing; /* enum standing, as it was counted */
+    bool home;        /* RESIDENT on its card */
+    bool wanted;      /* in the mover's queue of demands */
+    bool digested;    /* `digest` is that of its backup; where it is away from home, of its data */
+    bool early; /* LEAVING: it is copied ahead of that, and stays; else: its backup is so made */
     bool unchanged;        /* LEAVING: what is in `other` was found to be the data */
     _Atomic bool recalled; /* LEAVING, its copy under way and waited for: break it off */
     struct list queue;     /* demands, or chunks leaving in the order of their copies */
@@ -97,11 +109,11 @@ struct segment {
     uint64_t touch_serial;
     uint64_t look_serial; /* of the last operation whose writes into it are to be looked at (vet) */
     uint64_t seen;        /* as of a block */
-    /* What is foretold of it (move/foresight.h), in operations: */
-    uint64_t next_use;   /* when it is touched next; 0: not known */
+    uint32_t standings[STANDINGS]; /* its chunks, counted */
+    uint32_t outlook;              /* its entry in those of its card; LIVE and RESTING */
+    /* What is known of it (move/foresight.h), in operations; what is foretold is in its outlook: */
     uint64_t used_last;  /* when it was touched last; 0: not in a known period */
     uint32_t touch_last; /* its entry there */
-    bool will_die;       /* what lives there now dies before the next use */
     /* Whether it is found as it was when it leaves (move/backup.h): */
     uint32_t unchecked; /* chunks to leave unchecked from now on */
     uint8_t doubt;      /* found changed so often in a row */
@@ -127,6 +139,22 @@ struct segment {
     uint32_t block_count, block_room;
 };
 
+/* Of a segment that is LIVE or RESTING, what those need who choose which one moves: side by side,
+ * since they look at all of them again and again. */
+struct outlook {
+    uint64_t next_use; /* when it is touched next, in operations; 0: not known */
+    struct segment *segment;
+    uint32_t absent_pages; /* of chunks ABSENT and live */
+    uint8_t has;           /* bit i: it has chunks of enum standing i */
+    bool will_die;         /* what lives there now dies before the next use */
+};
+
+struct outlooks {
+    struct outlook *of;
+    uint32_t count, room;
+    uint64_t dead_pages; /* of all chunks of STANDING_DEAD */
+};
+
 enum { SEGMENT_SHELVES = 256, SEGMENT_RANGES = 40 };
 
 struct segments {
@@ -138,8 +166,9 @@ struct segments {
     uint64_t needed_pages;             /* of chunks in which something lives */
     uint64_t live_bytes, peak_bytes;   /* of live blocks, as asked for */
     uint32_t next_id;
-    struct list age[VP_MAX_CARDS];        /* with a chunk at home, least recently used first; */
-    struct list away[VP_MAX_CARDS];       /* without: who makes room at home need not pass these */
+    struct list age[VP_MAX_CARDS];  /* with a chunk at home, least recently used first; */
+    struct list away[VP_MAX_CARDS]; /* without: who makes room at home need not pass these */
+    struct outlooks outlooks[VP_MAX_CARDS];
     struct list resting[SEGMENT_SHELVES]; /* by page count, hashed */
     struct list bare[SEGMENT_RANGES];     /* by log2 of range pages */
     struct list all;
@@ -208,6 +237,15 @@ static inline bool chunk_is_live(const struct chunk *chunk)
     const struct segment *segment = chunk->segment;
     return segment->state == SEGMENT_LIVE && (!segment->noted || chunk->live_bytes > 0);
 }
+
+static inline struct outlook *segment_outlook(const struct segments *segments,
+                                              const struct segment *segment)
+{
+    return &segments->outlooks[segment->card].of[segment->outlook];
+}
+
+/* Counts the chunk anew: its state, its place, or whether it is live has changed. */
+void segment_count_standing(struct segments *segments, struct chunk *chunk);
 
 static inline uint32_t segment_chunk_at(const struct segment *segment, vp_addr address)
 {

@@ -102,6 +102,8 @@ void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
     chunk->frame = frame;
     chunk->other = other;
     bool is_home = move_chunk_is_home(move, chunk);
+    chunk->home = is_home;
+    segment_count_standing(move->segments, chunk);
     if (goes_away(chunk)) move->coming_pages[frame->place] += chunk->pages;
     move->afar += chunk->state == CHUNK_RESIDENT && !is_home;
     if (!is_home) backup_lose(move, chunk);

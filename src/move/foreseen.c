@@ -28,81 +28,128 @@ enum {
     IN_CHUNKS = 4,
 };
 
-/* One look at a card's chunks. */
-struct look {
-    struct chunk *nearest; /* absent, live: to come home */
-    uint32_t nearest_ahead;
-    struct chunk *born; /* empty, will be used soon */
-    uint32_t born_ahead;
-    struct chunk *dead; /* at home, dead and idle, used last */
-    uint32_t dead_ahead;
-    struct chunk *live; /* the same, live */
-    uint32_t live_ahead;
-    bool busy; /* some would do once they are idle */
-    uint64_t dead_pages, room_pages;
-    uint64_t dying_pages; /* dead, not idle; where no dead chunk is idle, all of those */
-};
-
-static void look_at(struct move *move, struct segment *segment, uint32_t ahead, struct look *look)
+static bool may_move(const struct chunk *chunk)
 {
-    bool asked = false, idle = false;
+    return !chunk->wanted && !chunk->pins;
+}
+
+/* A chunk of the segment that may move and counts as `standing`, if there is one; *pages: what all
+ * of these have. */
+static struct chunk *find_chunk(const struct segment *segment, enum standing standing,
+                                uint64_t *pages)
+{
+    struct chunk *found = NULL;
+    *pages = 0;
     for (uint32_t i = 0; i < segment->chunk_count; i++) {
         struct chunk *chunk = &segment->chunks[i];
-        bool live = chunk_is_live(chunk), home = move_chunk_is_home(move, chunk);
-        if (home && !live) look->dead_pages += chunk->pages;
-        if (chunk->state == CHUNK_ABSENT && live && !chunk->wanted && ahead < look->nearest_ahead) {
-            look->nearest = chunk;
-            look->nearest_ahead = ahead;
-        }
-        if (chunk->state == CHUNK_EMPTY && !chunk->wanted && ahead < look->born_ahead) {
-            look->born = chunk;
-            look->born_ahead = ahead;
-        }
-        if (!home || chunk->wanted || chunk->pins || segment->captured) continue;
-        bool better = live ? !look->live || ahead > look->live_ahead
-                           : !look->dead || ahead > look->dead_ahead;
-        if (!better || (live && segment->will_die)) continue;
-        if (!asked) idle = policy_segment_is_idle(move, segment);
-        asked = true;
-        if (!idle) {
-            look->busy = true;
-            if (!live) look->dying_pages += chunk->pages;
-        } else if (live) {
-            look->live = chunk;
-            look->live_ahead = ahead;
-        } else {
-            look->dead = chunk;
-            look->dead_ahead = ahead;
-        }
+        if (chunk->standing != standing || !may_move(chunk)) continue;
+        if (!found) found = chunk;
+        *pages += chunk->pages;
     }
+    return found;
 }
 
-static void look_through(struct move *move, const struct list *segments, struct look *look)
+/* The chunk of such standing that is used next, within `most` operations; *ahead: in how many. */
+static struct chunk *find_nearest(const struct move *move, unsigned card, enum standing standing,
+                                  uint32_t most, uint32_t *ahead)
 {
-    list_each(node, segments)
-    {
-        struct segment *segment = list_entry(node, struct segment, age);
-        look_at(move, segment, foresight_ahead(&move->foresight, segment), look);
+    const struct outlooks *outlooks = &move->segments->outlooks[card];
+    struct chunk *found = NULL;
+    *ahead = most == UINT32_MAX ? most : most + 1;
+    for (uint32_t i = 0; i < outlooks->count; i++) {
+        const struct outlook *outlook = &outlooks->of[i];
+        if (!(outlook->has >> standing & 1)) continue;
+        uint32_t one = foresight_ahead_at(&move->foresight, outlook);
+        if (one >= *ahead) continue;
+        uint64_t pages;
+        struct chunk *chunk = find_chunk(outlook->segment, standing, &pages);
+        if (!chunk) continue;
+        found = chunk;
+        *ahead = one;
     }
+    return found;
 }
 
-static void look_around(struct move *move, unsigned card, struct look *look)
+/* The chunk that is used last of those at home that may leave. */
+struct furthest {
+    struct chunk *chunk;
+    uint32_t ahead;
+    /* Of others that would do once they are idle; without a chunk, of all of those. */
+    uint64_t busy_pages;
+};
+
+/* Whether those that chose so far would rather have this one. */
+static bool is_further(const struct furthest *furthest, const struct outlook *outlook,
+                       uint32_t ahead)
 {
-    memset(look, 0, sizeof *look);
-    look->nearest_ahead = look->born_ahead = UINT32_MAX;
-    look->room_pages = frame_room_pages(move->frames, move->home[card]);
-    look_through(move, &move->segments->age[card], look);
-    look_through(move, &move->segments->away[card], look);
+    if (!furthest->chunk || ahead > furthest->ahead) return true;
+    return ahead == furthest->ahead && outlook->segment->aged < furthest->chunk->segment->aged;
+}
+
+static bool may_leave(const struct outlook *outlook, enum standing standing)
+{
+    if (!(outlook->has >> standing & 1)) return false;
+    return standing == STANDING_DEAD || !outlook->will_die;
+}
+
+static void consider(struct move *move, const struct outlook *outlook, enum standing standing,
+                     uint32_t ahead, struct furthest *furthest)
+{
+    struct segment *segment = outlook->segment;
+    uint64_t pages;
+    struct chunk *chunk = segment->captured ? NULL : find_chunk(segment, standing, &pages);
+    if (!chunk) return;
+    if (!policy_segment_is_idle(move, segment)) {
+        furthest->busy_pages += pages;
+        return;
+    }
+    furthest->chunk = chunk;
+    furthest->ahead = ahead;
+}
+
+/* STANDING_LIVE or STANDING_DEAD. What dies before its next use does not leave, if live. */
+static struct furthest find_furthest(struct move *move, unsigned card, enum standing standing)
+{
+    const struct outlooks *outlooks = &move->segments->outlooks[card];
+    const struct outlook *best = NULL;
+    struct furthest furthest = {0};
+    uint32_t best_ahead = 0;
+    for (uint32_t i = 0; i < outlooks->count; i++) {
+        const struct outlook *outlook = &outlooks->of[i];
+        if (!may_leave(outlook, standing)) continue;
+        uint32_t ahead = foresight_ahead_at(&move->foresight, outlook);
+        if (best && (ahead < best_ahead ||
+                     (ahead == best_ahead && outlook->segment->aged >= best->segment->aged)))
+            continue;
+        best = outlook;
+        best_ahead = ahead;
+    }
+    if (best) consider(move, best, standing, best_ahead, &furthest);
+    if (!best || furthest.chunk) return furthest;
+    furthest.busy_pages = 0;
+    for (uint32_t i = 0; i < outlooks->count; i++) { /* it cannot leave: which can? */
+        const struct outlook *outlook = &outlooks->of[i];
+        if (!may_leave(outlook, standing)) continue;
+        uint32_t ahead = foresight_ahead_at(&move->foresight, outlook);
+        if (is_further(&furthest, outlook, ahead))
+            consider(move, outlook, standing, ahead, &furthest);
+    }
+    return furthest;
+}
+
+static uint64_t room_pages(const struct move *move, unsigned card)
+{
+    return frame_room_pages(move->frames, move->home[card]);
 }
 
 /* What is dead will do in a moment, once the operations that touched it are done: better than a
  * copy out and in. Not for long: it may be that these operations wait for what this one is to do.
  */
-static bool waits_for_dead(struct move *move, unsigned card, const struct look *look)
+static bool waits_for_dead(struct move *move, unsigned card, uint64_t dying_pages)
 {
-    uint64_t coming = look->room_pages + move->coming_pages[move->home[card]];
-    if (coming + look->dying_pages < policy_wanted_pages(move, card)) return false;
-    if (!look->dying_pages || move->dead_waits >= DEAD_WAITS) return false;
+    uint64_t coming = room_pages(move, card) + move->coming_pages[move->home[card]];
+    if (coming + dying_pages < policy_wanted_pages(move, card)) return false;
+    if (!dying_pages || move->dead_waits >= DEAD_WAITS) return false;
     move->dead_waits++;
     return true;
 }
@@ -114,15 +161,15 @@ bool foreseen_is_tired(struct move *move)
 
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action)
 {
-    struct look look;
-    look_around(move, card, &look);
-    if (look.dead) {
+    struct furthest dead = find_furthest(move, card, STANDING_DEAD);
+    if (dead.chunk) {
         move->dead_waits = 0;
-        return policy_send_away(move, look.dead, action);
+        return policy_send_away(move, dead.chunk, action);
     }
-    if (waits_for_dead(move, card, &look)) return FOUND_BUSY;
-    if (look.live) return policy_send_away(move, look.live, action);
-    return look.busy ? FOUND_BUSY : FOUND_NOTHING;
+    if (waits_for_dead(move, card, dead.busy_pages)) return FOUND_BUSY;
+    struct furthest live = find_furthest(move, card, STANDING_LIVE);
+    if (live.chunk) return policy_send_away(move, live.chunk, action);
+    return dead.busy_pages || live.busy_pages ? FOUND_BUSY : FOUND_NOTHING;
 }
 
 /* Most pages that will be needed at once until `ahead`, beyond those needed now. */
@@ -157,31 +204,34 @@ static bool map_home(struct move *move, struct chunk *chunk, struct move_action 
 }
 
 /* Gives up the frame of what is dead, unless it is used again before `ahead`. */
-static bool drop_dead(struct move *move, const struct look *look, uint32_t ahead,
-                      struct move_action *action)
+static bool drop_dead(struct move *move, unsigned card, uint32_t ahead, struct move_action *action)
 {
-    if (!look->dead || look->dead_ahead <= ahead) return false;
-    return policy_send_away(move, look->dead, action) == FOUND_ACTION;
+    struct furthest dead = find_furthest(move, card, STANDING_DEAD);
+    if (!dead.chunk || dead.ahead <= ahead) return false;
+    return policy_send_away(move, dead.chunk, action) == FOUND_ACTION;
 }
 
-static bool bring_next(struct move *move, unsigned card, const struct look *look,
-                       struct move_action *action)
+static bool bring_next(struct move *move, unsigned card, struct move_action *action)
 {
     const struct move_lane *lane = &move->lanes[2 * card];
-    if (!look->nearest || lane->busy || lane->issued - lane->ended >= IN_FLIGHT) return false;
-    uint64_t pages = look->nearest->pages;
-    uint64_t reserve = IN_CHUNKS * move->segments->chunk_pages;
-    uint64_t need = pages + growth_pages(move, look->nearest_ahead) + reserve;
-    if (need > look->room_pages + look->dead_pages) return false;
-    if (pages > look->room_pages) return drop_dead(move, look, 0, action);
-    return map_home(move, look->nearest, action);
+    if (lane->busy || lane->issued - lane->ended >= IN_FLIGHT) return false;
+    uint32_t ahead;
+    struct chunk *nearest = find_nearest(move, card, STANDING_ABSENT, UINT32_MAX, &ahead);
+    if (!nearest) return false;
+    uint64_t reserve = IN_CHUNKS * move->segments->chunk_pages, room = room_pages(move, card);
+    uint64_t need = nearest->pages + growth_pages(move, ahead) + reserve;
+    if (need > room + move->segments->outlooks[card].dead_pages) return false;
+    if (nearest->pages > room) return drop_dead(move, card, 0, action);
+    return map_home(move, nearest, action);
 }
 
-static bool map_next_born(struct move *move, const struct look *look, struct move_action *action)
+static bool map_next_born(struct move *move, unsigned card, struct move_action *action)
 {
-    if (!look->born || look->born_ahead > SOON_OPS) return false;
-    if (look->born->pages > look->room_pages) return drop_dead(move, look, 2 * SOON_OPS, action);
-    return map_home(move, look->born, action);
+    uint32_t ahead;
+    struct chunk *born = find_nearest(move, card, STANDING_EMPTY, SOON_OPS, &ahead);
+    if (!born) return false;
+    if (born->pages > room_pages(move, card)) return drop_dead(move, card, 2 * SOON_OPS, action);
+    return map_home(move, born, action);
 }
 
 bool foreseen_next(struct move *move, struct move_action *action)
@@ -189,42 +239,27 @@ bool foreseen_next(struct move *move, struct move_action *action)
     if (policy_looked(move, &move->looked_in)) return false;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
         if (!move->refuges[card]) continue;
-        struct look look;
-        look_around(move, card, &look);
-        if (map_next_born(move, &look, action) || bring_next(move, card, &look, action))
-            return true;
+        if (map_next_born(move, card, action) || bring_next(move, card, action)) return true;
     }
     policy_note_look(move, &move->looked_in);
     return false;
 }
 
-/* Adds pages of absent chunks by how far ahead they are used to due[1…last]. */
-static void count_due(const struct move *move, const struct list *segments, uint32_t last,
-                      uint32_t *due)
-{
-    list_each(node, segments)
-    {
-        const struct segment *segment = list_entry(node, struct segment, age);
-        uint32_t ahead = foresight_ahead(&move->foresight, segment);
-        if (!segment->unready || ahead > last) continue;
-        for (uint32_t i = 0; i < segment->chunk_count; i++)
-            if (segment->chunks[i].state == CHUNK_ABSENT && chunk_is_live(&segment->chunks[i]))
-                due[ahead] += segment->chunks[i].pages;
-    }
-}
-
 /* How many operations from now room runs short; UINT32_MAX: not within a period. */
-static uint32_t find_frontier(struct move *move, unsigned card, const struct look *look)
+static uint32_t find_frontier(struct move *move, unsigned card)
 {
-    static uint32_t due[FORESIGHT_OPS + 1]; /* under the pool's lock */
+    static uint32_t due[FORESIGHT_OPS + 1]; /* pages that come back; under the pool's lock */
     const struct foresight *foresight = &move->foresight;
+    const struct outlooks *outlooks = &move->segments->outlooks[card];
     uint32_t last = foresight->following->op_count;
     unsigned home = move->home[card];
     memset(due, 0, (last + 1) * sizeof *due);
-    count_due(move, &move->segments->age[card], last, due);
-    count_due(move, &move->segments->away[card], last, due);
-    int64_t room = (int64_t)(look->room_pages + look->dead_pages + move->coming_pages[home] +
-                             move->frames->place[home].parked_pages);
+    for (uint32_t i = 0; i < outlooks->count; i++) {
+        uint32_t ahead = foresight_ahead_at(foresight, &outlooks->of[i]);
+        if (ahead <= last) due[ahead] += outlooks->of[i].absent_pages;
+    }
+    int64_t room = (int64_t)(room_pages(move, card) + outlooks->dead_pages +
+                             move->coming_pages[home] + move->frames->place[home].parked_pages);
     room -= OUT_CHUNKS * (int64_t)move->segments->chunk_pages;
     int64_t now = (int64_t)move->segments->needed_pages;
     for (uint32_t i = 1; i <= last; i++) {
@@ -234,11 +269,11 @@ static uint32_t find_frontier(struct move *move, unsigned card, const struct loo
     return UINT32_MAX;
 }
 
-static bool has_room(const struct move *move, unsigned card, const struct look *look)
+static bool has_room(const struct move *move, unsigned card)
 {
     unsigned home = move->home[card];
     uint64_t room =
-        look->room_pages + move->coming_pages[home] + move->frames->place[home].parked_pages;
+        room_pages(move, card) + move->coming_pages[home] + move->frames->place[home].parked_pages;
     return room >= CLEAN_CHUNKS * (uint64_t)move->segments->chunk_pages;
 }
 
@@ -261,8 +296,9 @@ static struct chunk *find_early(struct move *move, unsigned card)
     list_each(node, &move->segments->age[card])
     {
         struct segment *segment = list_entry(node, struct segment, age);
-        bool soon = foresight_ahead(&move->foresight, segment) < EARLY_OPS;
-        if (soon || segment->captured || segment->will_die) continue;
+        const struct outlook *outlook = segment_outlook(move->segments, segment);
+        bool soon = foresight_ahead_at(&move->foresight, outlook) < EARLY_OPS;
+        if (soon || segment->captured || outlook->will_die) continue;
         for (uint32_t i = 0; i < segment->chunk_count; i++) {
             struct chunk *chunk = &segment->chunks[i];
             bool may = move_chunk_is_home(move, chunk) && chunk_is_live(chunk) && !chunk->wanted &&
@@ -304,16 +340,15 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
     if (policy_looked(move, &move->looked_out)) return false;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
         if (!move->refuges[card] || move->lanes[2 * card + 1].busy) continue;
-        struct look look;
-        look_around(move, card, &look);
-        uint32_t frontier = find_frontier(move, card, &look);
+        uint32_t frontier = find_frontier(move, card);
         uint32_t least = move->foresight.following->op_count / BEYOND_PART;
-        bool beyond = look.live && frontier != UINT32_MAX &&
-                      (look.live_ahead == UINT32_MAX || look.live_ahead > frontier + least);
+        struct furthest live = {0};
+        if (frontier != UINT32_MAX) live = find_furthest(move, card, STANDING_LIVE);
+        bool beyond = live.chunk && (live.ahead == UINT32_MAX || live.ahead > frontier + least);
         /* Later there may be a better choice, and the link out is not what takes time. */
-        bool waits = beyond && !look.live->early && backup_is_trusted(look.live) &&
-                     has_room(move, card, &look);
-        if (beyond && !waits && policy_send_away(move, look.live, action) == FOUND_ACTION)
+        bool waits =
+            beyond && !live.chunk->early && backup_is_trusted(live.chunk) && has_room(move, card);
+        if (beyond && !waits && policy_send_away(move, live.chunk, action) == FOUND_ACTION)
             return true;
         if (frontier > move->ease_ops && copy_early(move, card, action)) return true;
     }

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-vp_status foresight_create(struct foresight *foresight)
+vp_status foresight_create(struct foresight *foresight, const struct segments *segments)
 {
     memset(foresight, 0, sizeof *foresight);
+    foresight->segments = segments;
     foresight->touches = calloc(FORESIGHT_TOUCHES, sizeof *foresight->touches);
     return foresight->touches ? VP_OK : VP_NO_HOST_MEMORY;
 }
@@ -85,9 +86,9 @@ static bool make_room(struct foresight *foresight, struct foresight_op *op, uint
  * on: an address in an unused parameter, more often than not. It changes nothing that is foretold,
  * unless it comes again. */
 static bool is_stray(const struct foresight *foresight, const struct foresight_op *op,
-                     const struct segment *segment)
+                     const struct outlook *outlook)
 {
-    return op->noted && segment->next_use > foresight->clock;
+    return op->noted && outlook->next_use > foresight->clock;
 }
 
 /* Enters this turn's touches over the last turn's. */
@@ -96,16 +97,21 @@ static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t
 {
     for (uint32_t k = 0; k < count; k++) {
         struct segment *segment = touches[k].segment;
+        if (segment->state == SEGMENT_BARE) { /* freed while the operation waited */
+            foresight->touches[op->first + k] = (struct foresight_touch){0};
+            continue;
+        }
+        struct outlook *outlook = segment_outlook(foresight->segments, segment);
         const struct foresight_touch *last = last_turn(foresight, op, segment, k);
         struct foresight_touch now = {segment, last ? last->ahead : 0, last ? last->dies : false};
         struct foresight_touch *entry = &foresight->touches[op->first + k];
-        if (!last && is_stray(foresight, op, segment)) {
+        if (!last && is_stray(foresight, op, outlook)) {
             *entry = now;
             continue;
         }
         fulfil(foresight, segment);
-        segment->next_use = foresight->clock + (now.ahead ? now.ahead : op_count);
-        segment->will_die = now.dies;
+        outlook->next_use = foresight->clock + (now.ahead ? now.ahead : op_count);
+        outlook->will_die = now.dies;
         now.dies = false; /* unless it dies again */
         *entry = now;
         segment->touch_last = op->first + k;
@@ -131,13 +137,14 @@ static uint32_t entry_near(const struct foresight *foresight, const struct segme
  * stays, and what was due hereabouts has been used now. */
 static void note_stray(struct foresight *foresight, struct segment *segment)
 {
-    if (segment->next_use > foresight->clock + foresight->strayed + FORESIGHT_NEAR) return;
+    struct outlook *outlook = segment_outlook(foresight->segments, segment);
+    if (outlook->next_use > foresight->clock + foresight->strayed + FORESIGHT_NEAR) return;
     uint32_t entry = entry_near(foresight, segment);
     uint32_t ahead = entry == UINT32_MAX ? 0 : foresight->touches[entry].ahead;
     if (ahead == 0) return;
     fulfil(foresight, segment);
-    segment->next_use = foresight->clock + ahead;
-    segment->will_die = foresight->touches[entry].dies;
+    outlook->next_use = foresight->clock + ahead;
+    outlook->will_die = foresight->touches[entry].dies;
     segment->touch_last = entry;
     segment->used_last = foresight->clock;
 }
@@ -150,12 +157,14 @@ static void note_unknown(struct foresight *foresight, const struct move_touch *t
     if (!strays) foresight->following = NULL;
     for (uint32_t k = 0; k < count; k++) {
         struct segment *segment = touches[k].segment;
+        if (segment->state == SEGMENT_BARE) continue;
         if (strays) {
             note_stray(foresight, segment);
             continue;
         }
-        segment->next_use = segment->used_last = 0;
-        segment->will_die = false;
+        struct outlook *outlook = segment_outlook(foresight->segments, segment);
+        outlook->next_use = segment->used_last = 0;
+        outlook->will_die = false;
     }
 }
 

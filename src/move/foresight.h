@@ -49,6 +49,7 @@ struct foresight_period {
 };
 
 struct foresight {
+    const struct segments *segments;
     uint64_t clock; /* operations so far; the first is 1 */
     struct foresight_period periods[FORESIGHT_PERIODS];
     const struct foresight_period *following; /* NULL: nothing is foretold */
@@ -60,7 +61,8 @@ struct foresight {
 };
 
 /* VP_NO_HOST_MEMORY. */
-vp_status foresight_create(struct foresight *foresight) VP_MUST_USE;
+vp_status foresight_create(struct foresight *foresight,
+                           const struct segments *segments) VP_MUST_USE;
 void foresight_destroy(struct foresight *foresight);
 
 /* An operation enters: operation `op` of a period of `op_count`, or, with period 0, one that
@@ -71,13 +73,21 @@ void foresight_note(struct foresight *foresight, uint32_t period, uint32_t op_co
 /* What lived in the segment is dead. */
 void foresight_died(struct foresight *foresight, struct segment *segment);
 
-/* Operations until the segment's next use, from 1; UINT32_MAX: none is foretold. */
+/* Operations until a segment's next use, from 1; UINT32_MAX: none is foretold. */
+static inline uint32_t foresight_ahead_at(const struct foresight *foresight,
+                                          const struct outlook *outlook)
+{
+    uint64_t ahead = outlook->next_use - foresight->clock;
+    return outlook->next_use > foresight->clock && ahead < UINT32_MAX ? (uint32_t)ahead
+                                                                      : UINT32_MAX;
+}
+
+/* The segment is not BARE. Without foresight none is foretold. */
 static inline uint32_t foresight_ahead(const struct foresight *foresight,
                                        const struct segment *segment)
 {
-    return segment->next_use > foresight->clock && segment->next_use - foresight->clock < UINT32_MAX
-               ? (uint32_t)(segment->next_use - foresight->clock)
-               : UINT32_MAX;
+    if (!foresight->segments) return UINT32_MAX;
+    return foresight_ahead_at(foresight, segment_outlook(foresight->segments, segment));
 }
 
 /* True where enough is known to act on. */

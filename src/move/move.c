@@ -515,6 +515,7 @@ bool move_is_valid(const struct move *move)
             bool going = state == CHUNK_LEAVING || state == CHUNK_UNMAPPING;
             bool home = move_chunk_is_home(move, chunk);
             unready += !home;
+            if (chunk->home != home) return false;
             afar += state == CHUNK_RESIDENT && !home;
             moving += going || state == CHUNK_MAPPING || state == CHUNK_SETTLING;
             bool early = state == CHUNK_LEAVING && chunk->early;

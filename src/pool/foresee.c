@@ -180,7 +180,7 @@ static void start(vp_pool *pool)
     pool->foresee_tried = true;
     struct foresee *foresee = calloc(1, sizeof *foresee);
     if (!foresee) return;
-    if (foresight_create(&pool->move.foresight) != VP_OK ||
+    if (foresight_create(&pool->move.foresight, &pool->segments) != VP_OK ||
         finder_create(&foresee->finder) != VP_OK) {
         log_warn("no memory to learn the program's steps; moves are made on demand");
         foresight_destroy(&pool->move.foresight);

@@ -78,7 +78,8 @@ static void open_pool(void)
     sim.injecting = sim.profile.failures != FAIL_NEVER;
     sim.injected = false;
     sim.pool->move.ease_ops = (uint32_t)random_below(&sim.schedule, 32); /* periods are short */
-    if (sim.profile.forecasts && foresight_create(&sim.pool->move.foresight) != VP_OK)
+    if (sim.profile.forecasts &&
+        foresight_create(&sim.pool->move.foresight, &sim.pool->segments) != VP_OK)
         sim_fail("no memory for forecasts");
 }
 

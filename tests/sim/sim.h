@@ -195,8 +195,9 @@ struct profile {
     bool tables; /* programs keep addresses in memory */
     bool paced;  /* copies out go in pieces, by a thread of their own */
     bool forecasts;
-    unsigned period; /* of the forecasts, in operations */
-    bool exact;      /* nothing gives less memory than the pool is told: refusals are then bugs */
+    unsigned period;    /* of the forecasts, in operations */
+    unsigned inflation; /* of what they say is needed */
+    bool exact; /* nothing gives less memory than the pool is told: refusals are then bugs */
     uint64_t largest_bytes;
 };
 

@@ -94,6 +94,7 @@ void world_choose(void)
     profile->paced = sim_chance(50);
     profile->forecasts = sim_chance(40);
     profile->period = (unsigned)sim_between(4, 64);
+    profile->inflation = (unsigned)sim_between(1, 4);
     profile->exact = true;
     choose_failures(profile);
 
