@@ -66,12 +66,12 @@ class Bench:
             print(f"[{verdict(row)}] {check}: {name} {json.dumps(short)}", flush=True)
 
     def attempt(self, check, name, work, *arguments):
-        """Does one of a check's parts; how it fails, or why it cannot be done, is recorded."""
+        """Does a check, or a part of one; how it fails, or why it cannot be done, is recorded."""
         try:
             work(self, *arguments)
         except Skipped as reason:
             self.record(check, name, True, skipped=str(reason))
-        except Exception as reason:  # whatever went wrong: the next part is worth its own try
+        except Exception as reason:  # whatever went wrong: the next one is worth its own try
             self.record(check, name, False, reason=f"{type(reason).__name__}: {reason}")
 
     def path(self, name):
@@ -188,10 +188,7 @@ def main(description, order, checks, more=None):
     bench.options = options
     for check in options.checks or order:
         started = time.monotonic()
-        try:
-            checks["check_" + check](bench)
-        except Exception as reason:  # whatever went wrong: the next check is worth its own try
-            bench.record(check, "ended early", False, reason=f"{type(reason).__name__}: {reason}")
+        bench.attempt(check, "as a whole", checks["check_" + check])
         print(f"   check {check} took {time.monotonic() - started:.0f} s", flush=True)
     print_table(bench.rows)
     return 0 if bench.rows and all(row["passed"] for row in bench.rows) else 1

@@ -23,7 +23,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 from measure import fingerprint, median, pool_counters  # noqa: E402
 
 MISSING = 77
-MODULES = ("training", "compiled", "models", "arrays")
+MODULES = ("training", "compiled", "models", "arrays", "pressure")
 
 
 class Run:

@@ -142,6 +142,6 @@ def static_job(run):
 PREALLOCATED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}
 GROWING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 PLATFORM = {**GROWING, "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
-JOBS = {"jax, preallocated": jax_job(PREALLOCATED), "jax, growing": jax_job(GROWING),
-        "jax, each by itself": jax_job(PLATFORM), "cupy": cupy_job, "triton": triton_job,
-        "static runtime": static_job}
+JOBS = {"jax-preallocated": jax_job(PREALLOCATED), "jax-growing": jax_job(GROWING),
+        "jax-platform": jax_job(PLATFORM), "cupy": cupy_job, "triton": triton_job,
+        "static-runtime": static_job}
