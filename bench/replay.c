@@ -2,6 +2,7 @@
  *
  *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy NAME] [--jitter PERCENT]
  *     [--stale PERCENT] [--extra MOST] [--seed N] [--report FILE] [--json]
+ *     [--chunk SIZE] [--ahead N] [--reserve SIZE]
  *
  * --stale: so many operations' parameters also hold the address of a block that was freed of late,
  * at which something else may live by now, each time other ones. --extra: up to so many small
@@ -27,18 +28,27 @@ struct replay replay = {.steps = 12, .policy = VP_POLICY_PLAN};
 
 static const char *path, *report;
 static uint64_t hbm_bytes, host_bytes = 112 * GIB;
+static vp_options tuned;        /* chunk, ahead, reserve */
 static unsigned jitter_percent; /* work on the device takes up to so much longer */
 static bool json;
 
 static bool read_options(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"hbm", required_argument, NULL, 'c'},    {"host", required_argument, NULL, 'h'},
-        {"steps", required_argument, NULL, 's'},  {"policy", required_argument, NULL, 'p'},
-        {"json", no_argument, NULL, 'j'},         {"jitter", required_argument, NULL, 'r'},
-        {"mark", required_argument, NULL, 'm'},   {"stale", required_argument, NULL, 't'},
-        {"extra", required_argument, NULL, 'e'},  {"seed", required_argument, NULL, 'd'},
-        {"report", required_argument, NULL, 'o'}, {0}};
+    static const struct option options[] = {{"hbm", required_argument, NULL, 'c'},
+                                            {"host", required_argument, NULL, 'h'},
+                                            {"steps", required_argument, NULL, 's'},
+                                            {"policy", required_argument, NULL, 'p'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"jitter", required_argument, NULL, 'r'},
+                                            {"mark", required_argument, NULL, 'm'},
+                                            {"stale", required_argument, NULL, 't'},
+                                            {"extra", required_argument, NULL, 'e'},
+                                            {"seed", required_argument, NULL, 'd'},
+                                            {"report", required_argument, NULL, 'o'},
+                                            {"chunk", required_argument, NULL, 'k'},
+                                            {"ahead", required_argument, NULL, 'a'},
+                                            {"reserve", required_argument, NULL, 'f'},
+                                            {0}};
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -52,6 +62,9 @@ static bool read_options(int argc, char **argv)
         case 'd': replay.random.state = strtoull(optarg, NULL, 10); break;
         case 'm': replay.mark_key = step_key(TRACE_KERNEL, optarg); break;
         case 'o': report = optarg; break;
+        case 'k': ok = units_parse_size(optarg, &tuned.chunk_bytes); break;
+        case 'a': ok = env_parse_ahead(optarg, &tuned.ahead_ops); break;
+        case 'f': ok = units_parse_size(optarg, &tuned.reserve_bytes); break;
         case 'j': json = true; break;
         default: ok = false;
         }
@@ -109,6 +122,9 @@ static vp_status open_pool(void)
     options.hbm_bytes = hbm_bytes;
     options.host_bytes = host_bytes;
     options.policy = replay.policy;
+    options.chunk_bytes = tuned.chunk_bytes;
+    options.ahead_ops = tuned.ahead_ops;
+    options.reserve_bytes = tuned.reserve_bytes;
     if (driver.cuInit(0) != CUDA_SUCCESS) return VP_DRIVER;
     status = pool_open_stepped(&driver, &options, &replay_edge, &replay.pool);
     return status;
@@ -185,7 +201,8 @@ int main(int argc, char **argv)
     if (!read_options(argc, argv)) {
         fprintf(stderr, "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
                         "[--policy NAME] [--jitter PERCENT] [--stale PERCENT] "
-                        "[--extra MOST] [--seed N] [--report FILE] [--json]\n");
+                        "[--extra MOST] [--seed N] [--report FILE] [--json] "
+                        "[--chunk SIZE] [--ahead N] [--reserve SIZE]\n");
         return 2;
     }
     if (!read_step() || !name_ops() || open_pool() != VP_OK) return 1;

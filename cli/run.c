@@ -25,7 +25,7 @@
 /* What the options say. Values are kept as they go into the environment; NULL: not given. */
 struct run {
     const char *value[ENV_COUNT];
-    uint64_t hbm_bytes, host_bytes;
+    uint64_t host_bytes;
     uint32_t compute_cards, lend_cards;
     enum log_level log_level;
     struct machine machine; /* with --emulate */
@@ -55,10 +55,21 @@ static bool read_size(struct run *run, const struct run_option *option, const ch
     if (option->variable == ENV_HBM && bytes < 2 * MIB)
         return refuse(option, value, "a card's share is at least 2M, one granule of its memory");
     if (bytes > 64 * TIB) return refuse(option, value, "more than 64T, the most that a pool holds");
-    *(option->variable == ENV_HBM ? &run->hbm_bytes : &run->host_bytes) = bytes;
+    if (option->variable == ENV_CHUNK &&
+        (bytes < 2 * MIB || bytes > 32 * MIB || bytes & (bytes - 1)))
+        return refuse(option, value, "a chunk has 2M, 4M, 8M, 16M or 32M");
+    if (option->variable == ENV_HOST) run->host_bytes = bytes;
     char *text;
     if (asprintf(&text, "%" PRIu64, bytes) < 0) abort();
     run->value[option->variable] = text;
+    return true;
+}
+
+static bool read_ahead(struct run *run, const struct run_option *option, const char *value)
+{
+    uint32_t ops;
+    if (!env_parse_ahead(value, &ops)) return refuse(option, value, env_form(ENV_AHEAD));
+    run->value[option->variable] = value;
     return true;
 }
 
@@ -186,6 +197,18 @@ static const struct run_option options[] = {
       "plan (default): learn the step and move ahead of it; to\ncompare: lru, demand, inplace"},
      ENV_POLICY,
      read_policy},
+    {{"chunk", OPTION_VALUE, "SIZE",
+      "what moves at once: 2M to 32M, a power of two (default: from\nthe card's share)"},
+     ENV_CHUNK,
+     read_size},
+    {{"ahead", OPTION_VALUE, "N",
+      "make memory ready so many operations before its use\n(default: 64)"},
+     ENV_AHEAD,
+     read_ahead},
+    {{"reserve", OPTION_VALUE, "SIZE",
+      "keep so much of a card free for what is not foreseen\n(default: two chunks)"},
+     ENV_RESERVE,
+     read_size},
     {{"report", OPTION_VALUE, "FILE",
       "write a report at exit: JSON, or a page (.html); - is stderr"},
      ENV_REPORT,

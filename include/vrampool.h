@@ -79,9 +79,11 @@ typedef struct vp_options {
     uint32_t verify;        /* 1: only what an operation may touch is mapped; 2: by parameters */
     uint32_t policy;        /* enum vp_policy */
     uint32_t host_sharers;  /* processes that share the host: its default is divided by this */
+    uint32_t ahead_ops;     /* memory is made ready so many operations ahead; 0: 64 */
     uint64_t hbm_bytes;     /* most that the pool holds on each card; 0: free less headroom */
     uint64_t host_bytes;    /* the same for host memory; VP_DEFAULT_BYTES: 90 % of available */
     uint64_t chunk_bytes;   /* 0: a card's share / 12, between 2 and 32 MiB */
+    uint64_t reserve_bytes; /* of a card, kept free for what is not foreseen; 0: two chunks */
     const char *driver_path;   /* the driver library; NULL: search for it */
     const char *record_path;   /* where to record a trace; NULL: nowhere */
     const char *timeline_path; /* where to write what was done when; NULL: nowhere */

@@ -122,6 +122,22 @@ static bool read_verify(uint32_t *verify)
     return true;
 }
 
+bool env_parse_ahead(const char *text, uint32_t *ops)
+{
+    char *end;
+    if (!isdigit((unsigned char)*text)) return false;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*end || value < 1 || value > ENV_MOST_AHEAD) return false;
+    *ops = (uint32_t)value;
+    return true;
+}
+
+static bool read_ahead(uint32_t *ops)
+{
+    const char *value = env_get(ENV_AHEAD);
+    return !value || env_parse_ahead(value, ops) || wrong(ENV_AHEAD, value);
+}
+
 bool env_parse_policy(const char *text, uint32_t *policy)
 {
     static const char *const words[] = {
@@ -150,7 +166,8 @@ vp_status env_read_options(vp_options *options)
     if (env_get(ENV_RECORD)) read.record_path = env_get(ENV_RECORD);
     if (env_get(ENV_TIMELINE)) read.timeline_path = env_get(ENV_TIMELINE);
     bool fine = read_size(ENV_HBM, &read.hbm_bytes) && read_size(ENV_HOST, &read.host_bytes) &&
-                read_size(ENV_CHUNK, &read.chunk_bytes) && read_compute(&read.compute_cards) &&
+                read_size(ENV_CHUNK, &read.chunk_bytes) && read_ahead(&read.ahead_ops) &&
+                read_size(ENV_RESERVE, &read.reserve_bytes) && read_compute(&read.compute_cards) &&
                 read_cards(ENV_LEND, &read.lend_cards) && read_verify(&read.verify) &&
                 read_flag(ENV_ALWAYS_MAPPED, &read.always_mapped) && read_policy(&read.policy);
     if (!fine) return VP_INVALID;

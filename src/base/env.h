@@ -29,6 +29,9 @@
     X(REPORT, "VRAMPOOL_REPORT", "FILE", "where to write the report at exit; - is stderr") \
     X(LOG, "VRAMPOOL_LOG", "quiet, error, warn, info or debug", "how much is said on stderr") \
     X(CHUNK, "VRAMPOOL_CHUNK", "SIZE", "size of the pieces that move; default from the card's size") \
+    X(AHEAD, "VRAMPOOL_AHEAD", "a number from 1 to 4096", \
+      "how many operations before its use memory is made ready") \
+    X(RESERVE, "VRAMPOOL_RESERVE", "SIZE", "how much of a card is kept free for what is not foreseen") \
     X(DRIVER, "VRAMPOOL_DRIVER", "FILE", "the driver library, real or emulated") \
     X(PYTHON_DIR, "VRAMPOOL_PYTHON_DIR", "FOLDER", "where the PyTorch listener's sources are") \
     X(LISTENER, "VRAMPOOL_LISTENER", "0 or 1", "0: PyTorch asks the driver for each tensor instead")
@@ -58,6 +61,10 @@ bool env_get_flag(enum env_variable variable, bool *flag);
 
 /* Reads a list of cards such as `0,2-3`, `all` (every bit) or `none`. False: anything else. */
 bool env_parse_cards(const char *text, uint32_t *cards);
+
+/* Reads a number of operations from 1 to ENV_MOST_AHEAD. False: anything else. */
+enum { ENV_MOST_AHEAD = 4096 };
+bool env_parse_ahead(const char *text, uint32_t *ops);
 
 /* Reads a policy's word. False: there is none such. */
 bool env_parse_policy(const char *text, uint32_t *policy);

@@ -17,16 +17,21 @@
 
 enum {
     IN_FLIGHT = 3,     /* copies in, queued at once: enough to keep the link busy */
-    SOON_OPS = 96,     /* blocks born within so many operations are mapped ahead */
-    CLEAN_CHUNKS = 6,  /* room made at most by what leaves without a copy */
     EARLY_OPS = 16,    /* who is used or leaves sooner is not copied early */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
     DEAD_WAITS = 2000, /* looks in a row, some 0.1 s */
-    /* Room kept free of forecasts, for sizes that do not fit and for errors. What comes in leaves
-     * more of it than what goes out makes: no swapping to and fro. */
-    OUT_CHUNKS = 2,
-    IN_CHUNKS = 4,
+    /* Room kept free of forecasts, for sizes that do not fit and for errors, in reserves. What
+     * comes in leaves more of it than what goes out makes: no swapping to and fro. */
+    IN_RESERVES = 2,
+    CLEAN_RESERVES = 3, /* room made at most by what leaves without a copy */
 };
+
+/* Blocks born within so many operations are mapped ahead: half as far again as the host launches
+ * ahead of the device. */
+static uint32_t soon_ops(const struct move *move)
+{
+    return move->ahead_ops + move->ahead_ops / 2;
+}
 
 static bool may_move(const struct chunk *chunk)
 {
@@ -218,7 +223,7 @@ static bool bring_next(struct move *move, unsigned card, struct move_action *act
     uint32_t ahead;
     struct chunk *nearest = find_nearest(move, card, STANDING_ABSENT, UINT32_MAX, &ahead);
     if (!nearest) return false;
-    uint64_t reserve = IN_CHUNKS * move->segments->chunk_pages, room = room_pages(move, card);
+    uint64_t reserve = IN_RESERVES * move_reserve_pages(move), room = room_pages(move, card);
     uint64_t need = nearest->pages + growth_pages(move, ahead) + reserve;
     if (need > room + move->segments->outlooks[card].dead_pages) return false;
     if (nearest->pages > room) return drop_dead(move, card, 0, action);
@@ -228,9 +233,10 @@ static bool bring_next(struct move *move, unsigned card, struct move_action *act
 static bool map_next_born(struct move *move, unsigned card, struct move_action *action)
 {
     uint32_t ahead;
-    struct chunk *born = find_nearest(move, card, STANDING_EMPTY, SOON_OPS, &ahead);
+    struct chunk *born = find_nearest(move, card, STANDING_EMPTY, soon_ops(move), &ahead);
     if (!born) return false;
-    if (born->pages > room_pages(move, card)) return drop_dead(move, card, 2 * SOON_OPS, action);
+    if (born->pages > room_pages(move, card))
+        return drop_dead(move, card, 2 * soon_ops(move), action);
     return map_home(move, born, action);
 }
 
@@ -260,7 +266,7 @@ static uint32_t find_frontier(struct move *move, unsigned card)
     }
     int64_t room = (int64_t)(room_pages(move, card) + outlooks->dead_pages +
                              move->coming_pages[home] + move->frames->place[home].parked_pages);
-    room -= OUT_CHUNKS * (int64_t)move->segments->chunk_pages;
+    room -= (int64_t)move_reserve_pages(move);
     int64_t now = (int64_t)move->segments->needed_pages;
     for (uint32_t i = 1; i <= last; i++) {
         room -= due[i];
@@ -274,7 +280,7 @@ static bool has_room(const struct move *move, unsigned card)
     unsigned home = move->home[card];
     uint64_t room =
         room_pages(move, card) + move->coming_pages[home] + move->frames->place[home].parked_pages;
-    return room >= CLEAN_CHUNKS * (uint64_t)move->segments->chunk_pages;
+    return room >= CLEAN_RESERVES * move_reserve_pages(move);
 }
 
 /* Whether the chunk was sent away within the last period, and so may be again; *ahead: when, from

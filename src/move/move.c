@@ -17,6 +17,7 @@ void move_create(struct move *move, struct segments *segments, struct frame_tabl
     move->order = order;
     move->changes = 1;
     move->ease_ops = MOVE_EASE_OPS;
+    move->ahead_ops = MOVE_AHEAD_OPS;
     list_init(&move->requests);
     list_init(&move->wanted);
     list_init(&move->copied);

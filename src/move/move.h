@@ -58,6 +58,8 @@ enum {
     MOVE_COPIES = 64,              /* copies in flight in one lane; more are not queued */
     MOVE_WAITS = 8,                /* events one operation waits for on the device */
     MOVE_EASE_OPS = 128,
+    MOVE_AHEAD_OPS = 64,
+    MOVE_RESERVE_CHUNKS = 2,
     MOVE_PATIENCE = 32, /* failures in a row before an operation is told */
 };
 
@@ -180,6 +182,8 @@ struct move {
     uint32_t refuge[VP_MAX_CARDS][VP_MAX_PLACES]; /* where its chunks go, nearest first */
     uint32_t refuges[VP_MAX_CARDS];
     uint64_t low_pages[VP_MAX_CARDS]; /* room kept at home for what comes next */
+    uint64_t reserve_pages;           /* room kept free of forecasts; see move_reserve_pages */
+    uint32_t ahead_ops;               /* memory is made ready so many operations before its use */
     struct list requests;             /* that wait; the first may demand */
     struct list wanted;               /* chunks to be brought home, first come first */
     struct list hidden;               /* chunks to be unmapped where they are */
@@ -262,6 +266,13 @@ static inline bool move_touch_is_gone(const struct move_touch *touch)
 static inline bool move_looks_ahead(const struct move *move)
 {
     return move->policy == VP_POLICY_PLAN && foresight_sees(&move->foresight);
+}
+
+/* What going out leaves free; what comes in leaves twice as much. */
+static inline uint64_t move_reserve_pages(const struct move *move)
+{
+    return move->reserve_pages ? move->reserve_pages
+                               : (uint64_t)MOVE_RESERVE_CHUNKS * move->segments->chunk_pages;
 }
 
 static inline bool move_chunk_is_home(const struct move *move, const struct chunk *chunk)

@@ -23,7 +23,6 @@ enum {
      * idle. */
     SAMPLE_AT_EASE = 128,
     SAMPLE_SPILLING = 8,
-    RUN_AHEAD = 64, /* operations queued on a stream at most, while chunks have to leave */
     POOL_MOVERS = 2,
     AGE_GRAIN = 16, /* operations that count as one moment when ages are compared */
 };

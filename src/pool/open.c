@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "machine/host.h"
 
-enum { CHUNKS_OF_A_CARD = 12, CHUNK_PAGES_MOST = 16 };
+enum { CHUNKS_OF_A_CARD = 12, CHUNK_PAGES_MOST = 16, MOST_RESERVE_PART = 6 };
 
 /* Where the pool would like to lie: high, so that floats and indices rarely look like its
  * addresses. */
@@ -176,6 +176,11 @@ static vp_status add_host(vp_pool *pool)
     return VP_OK;
 }
 
+static uint64_t most_reserve(const vp_pool *pool, unsigned card)
+{
+    return pool->frames.place[pool->move.home[card]].capacity_pages / MOST_RESERVE_PART;
+}
+
 /* Where chunks of a card go when they must leave: peers it can reach, in index order, then the
  * host. */
 static void find_refuges(vp_pool *pool, unsigned card, const unsigned *place_of)
@@ -185,9 +190,23 @@ static void find_refuges(vp_pool *pool, unsigned card, const unsigned *place_of)
         if ((pool->options.lend_cards >> i & 1) && (pool->reach[card] >> i & 1))
             move->refuge[card][move->refuges[card]++] = place_of[i];
     move->refuge[card][move->refuges[card]++] = pool->host_place;
-    uint64_t capacity = pool->frames.place[move->home[card]].capacity_pages;
-    uint64_t spare = 2 * pool->segments.chunk_pages;
-    move->low_pages[card] = spare * CHUNKS_OF_A_CARD <= 2 * capacity ? spare : 0;
+    uint64_t reserve = move_reserve_pages(move);
+    move->low_pages[card] = reserve <= most_reserve(pool, card) ? reserve : 0;
+}
+
+/* What was asked to be kept free is less than a card can spare. */
+static vp_status check_reserve(const vp_pool *pool)
+{
+    uint64_t asked = pool->options.reserve_bytes;
+    for (unsigned i = 0; i < pool->cards; i++) {
+        if (!asked || !(pool->options.compute_cards >> i & 1)) continue;
+        uint64_t most = most_reserve(pool, i) * pool->page_bytes;
+        if (asked <= most) continue;
+        log_error("a reserve of %llu MiB cannot be: of card %u at most %llu MiB, a sixth",
+                  (unsigned long long)(asked / MIB), i, (unsigned long long)(most / MIB));
+        return VP_INVALID;
+    }
+    return VP_OK;
 }
 
 static uint32_t choose_chunk_pages(const vp_pool *pool)
@@ -231,9 +250,10 @@ static vp_status lay_out(vp_pool *pool)
         return VP_INVALID;
     }
     segments_create(&pool->segments, &pool->space, &pool->order, chunk_pages);
+    pool->move.reserve_pages = units_div_up(pool->options.reserve_bytes, pool->page_bytes);
     for (unsigned i = 0; i < pool->cards; i++)
         if (pool->options.compute_cards >> i & 1) find_refuges(pool, i, place_of);
-    return VP_OK;
+    return check_reserve(pool);
 }
 
 static vp_status lay_out_addresses(vp_pool *pool)
@@ -323,6 +343,7 @@ static vp_status build(vp_pool *pool)
     move_create(&pool->move, &pool->segments, &pool->frames, &pool->order);
     pool->move.always_mapped = pool->options.always_mapped;
     pool->move.policy = (vp_policy)pool->options.policy;
+    if (pool->options.ahead_ops) pool->move.ahead_ops = pool->options.ahead_ops;
     if (status == VP_OK) status = lay_out(pool);
     if (status == VP_OK) status = lay_out_addresses(pool);
     if (status == VP_OK) status = make_guards(pool);

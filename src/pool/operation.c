@@ -510,7 +510,7 @@ static void throttle(struct pool_op *op)
     if (!move_looks_ahead(&pool->move) || pool->captures) return;
     const struct order_stream *stream = pool->order.stream[op->slot];
     uint64_t began = pool_now_ns(pool);
-    while (stream->entered - stream->done > RUN_AHEAD && !pool->lost &&
+    while (stream->entered - stream->done > pool->move.ahead_ops && !pool->lost &&
            pool_now_ns(pool) - began < throttle_most_ns)
         if (!pool_work(pool)) pool_wait(pool, throttle_wait_ns);
     pool->throttle_ns += pool_now_ns(pool) - began;

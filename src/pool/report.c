@@ -275,6 +275,8 @@ struct report *report_collect(vp_pool *pool)
     vp_stats_read(pool, &report->stats);
     report->policy = plan_policy_name((enum plan_policy)pool->options.policy);
     report->chunk_bytes = pool->segments.chunk_pages * pool->page_bytes;
+    report->reserve_bytes = move_reserve_pages(&pool->move) * pool->page_bytes;
+    report->ahead_ops = pool->move.ahead_ops;
     for (unsigned i = 0; i < pool->frames.places; i++)
         if (vp_place_info(pool, i, &report->place[report->places]) == VP_OK) report->places++;
     struct collecting collecting = {pool, report};

@@ -45,7 +45,7 @@ struct report_step {
 struct report {
     vp_stats stats;
     const char *policy;
-    uint64_t chunk_bytes;
+    uint64_t chunk_bytes, reserve_bytes, ahead_ops;
     unsigned places;
     vp_place_info_t place[VP_MAX_PLACES];
     struct measure_rates rates;

@@ -87,6 +87,8 @@ void report_write_json(const struct report *report, FILE *file)
     VP_STATS(WRITE)
 #undef WRITE
     write_number(file, "  ", "chunk_bytes", report->chunk_bytes);
+    write_number(file, "  ", "reserve_bytes", report->reserve_bytes);
+    write_number(file, "  ", "ahead_ops", report->ahead_ops);
     write_places(report, file);
     if (report->has_step) write_step(report, file);
     fprintf(file, "  \"link_in_gbps\": %.3f,\n  \"link_out_gbps\": %.3f,\n", report->rates.in_gbps,

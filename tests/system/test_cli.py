@@ -61,6 +61,9 @@ class Mistakes(unittest.TestCase):
         self.refused("--compute 0-99", "--compute", "0-99")
         self.refused("--compute none", "--compute", "none")
         self.refused("must be the first ones", "--compute", "1")
+        self.refused("2M, 4M, 8M, 16M or 32M", "--chunk", "12M")
+        self.refused("a number from 1 to 4096", "--ahead", "0")
+        self.refused("--reserve much", "--reserve", "much")
         self.refused("--lend ranks", "--lend", "ranks")
         self.refused("--verify blocks", "--verify=blocks")
         self.refused("quiet, error, warn, info or debug", "--log", "loud")
@@ -145,6 +148,10 @@ class Environment(unittest.TestCase):
         self.assertEqual(seen["VRAMPOOL_LOG"], "error")
         self.assertNotIn("VRAMPOOL_EMULATE", seen)
         self.assertNotIn("VRAMPOOL_NO_POOL", seen)
+        seen = seen_environment("--chunk", "16M", "--ahead", "32", "--reserve=96M")
+        self.assertEqual(seen["VRAMPOOL_CHUNK"], str(16 << 20))
+        self.assertEqual(seen["VRAMPOOL_AHEAD"], "32")
+        self.assertEqual(seen["VRAMPOOL_RESERVE"], str(96 << 20))
 
     def test_a_launcher_of_ranks_sees_all_cards(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -66,6 +66,20 @@ class Report(unittest.TestCase):
         with open(self.json, encoding="utf-8") as file:
             return json.load(file)
 
+    def test_what_is_tuned(self):
+        """The three settings arrive, and each changes what is done."""
+        plain = replay(self.json)
+        report = self.load()
+        self.assertEqual([report[name] for name in ("chunk_bytes", "reserve_bytes", "ahead_ops")],
+                         [2 << 20, 4 << 20, 64])
+        for option, value, field, wanted in [("--chunk", "4M", "chunk_bytes", 4 << 20),
+                                             ("--reserve", "2M", "reserve_bytes", 2 << 20),
+                                             ("--ahead", "2", "ahead_ops", 2)]:
+            with self.subTest(option):
+                tuned = replay(self.json, option, value)
+                self.assertEqual(self.load()[field], wanted)
+                self.assertNotEqual(tuned["step_s"], plain["step_s"])
+
     def test_a_replayed_step(self):
         for policy in ("plan", "lru", "inplace"):
             with self.subTest(policy):

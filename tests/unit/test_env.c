@@ -55,6 +55,8 @@ static void options_come_from_the_environment(void **state)
     setenv("VRAMPOOL_ALWAYS_MAPPED", "1", 1);
     setenv("VRAMPOOL_RECORD", "/tmp/a.trace", 1);
     setenv("VRAMPOOL_CHUNK", "", 1);
+    setenv("VRAMPOOL_AHEAD", "4096", 1);
+    setenv("VRAMPOOL_RESERVE", "1.5G", 1);
     assert_int_equal(env_read_options(&options), VP_OK);
     setenv("VRAMPOOL_COMPUTE", "ranks", 1);
     vp_options launcher = options;
@@ -67,6 +69,8 @@ static void options_come_from_the_environment(void **state)
     assert_int_equal(options.verify, 2);
     assert_int_equal(options.always_mapped, 1);
     assert_int_equal(options.chunk_bytes, 0);
+    assert_int_equal(options.ahead_ops, 4096);
+    assert_int_equal(options.reserve_bytes, 3 * GIB / 2);
     assert_string_equal(options.record_path, "/tmp/a.trace");
     assert_null(options.driver_path);
 }
@@ -74,8 +78,9 @@ static void options_come_from_the_environment(void **state)
 static void a_wrong_value_changes_nothing(void **state)
 {
     static const char *const names[] = {
-        "VRAMPOOL_HBM",     "VRAMPOOL_HOST",   "VRAMPOOL_CHUNK",        "VRAMPOOL_LEND",
-        "VRAMPOOL_COMPUTE", "VRAMPOOL_VERIFY", "VRAMPOOL_ALWAYS_MAPPED"};
+        "VRAMPOOL_HBM",           "VRAMPOOL_HOST",    "VRAMPOOL_CHUNK",
+        "VRAMPOOL_LEND",          "VRAMPOOL_COMPUTE", "VRAMPOOL_VERIFY",
+        "VRAMPOOL_ALWAYS_MAPPED", "VRAMPOOL_AHEAD",   "VRAMPOOL_RESERVE"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         clear(state);
         setenv("VRAMPOOL_RECORD", "/tmp/a.trace", 1);
@@ -84,6 +89,18 @@ static void a_wrong_value_changes_nothing(void **state)
         assert_int_equal(env_read_options(&options), VP_INVALID);
         assert_memory_equal(&options, &before, sizeof options);
     }
+}
+
+static void ahead_is_a_number_of_operations(void **state)
+{
+    static const char *const wrong[] = {
+        "", "0", "4097", "-1", "64 ", "1e3", "99999999999999999999"};
+    uint32_t ops = 7;
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(env_parse_ahead(wrong[i], &ops));
+    assert_int_equal(ops, 7);
+    assert_true(env_parse_ahead("1", &ops) && ops == 1);
+    assert_true(env_parse_ahead("4096", &ops) && ops == 4096);
 }
 
 static void flags_are_zero_or_one(void **state)
@@ -112,6 +129,7 @@ int main(void)
         cmocka_unit_test(policies_are_read),
         cmocka_unit_test_setup(options_come_from_the_environment, clear),
         cmocka_unit_test_setup(a_wrong_value_changes_nothing, clear),
+        cmocka_unit_test_setup(ahead_is_a_number_of_operations, clear),
         cmocka_unit_test_setup(flags_are_zero_or_one, clear),
         cmocka_unit_test(every_variable_is_described),
     };

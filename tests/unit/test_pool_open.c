@@ -58,6 +58,26 @@ static void a_chunk_is_a_power_of_two_of_pages(void **state)
     assert_int_equal(open_with(64 * MIB, NULL), VP_INVALID);
 }
 
+static void a_reserve_is_at_most_a_sixth_of_the_card(void **state)
+{
+    static const struct {
+        uint64_t reserve_bytes;
+        vp_status status;
+    } cases[] = {
+        {0, VP_OK}, {1, VP_OK}, {8 * MIB, VP_OK}, {12 * MIB, VP_INVALID}, {TIB, VP_INVALID}};
+    vp_options options;
+    vp_options_init(&options);
+    options.host_bytes = 64 * MIB;
+    options.hbm_bytes = 60 * MIB;
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        vp_pool *pool;
+        options.reserve_bytes = cases[i].reserve_bytes;
+        vp_status status = pool_open(&driver, &options, &pool);
+        assert_int_equal(status, cases[i].status);
+        if (status == VP_OK) vp_close(pool);
+    }
+}
+
 static void the_next_pool_records_into_a_file_of_its_own(void **state)
 {
     char folder[] = "/tmp/vrampool-test-XXXXXX", path[64], next[64];
@@ -79,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_chunk_is_a_power_of_two_of_pages),
+        CASE(a_reserve_is_at_most_a_sixth_of_the_card),
         CASE(the_next_pool_records_into_a_file_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
