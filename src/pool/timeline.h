@@ -11,10 +11,10 @@
 struct timeline;
 
 /* Where a span is drawn: X(enumerator, title). */
-#define TIMELINE_ROWS(X)                                                                           \
-    X(THREAD, "the calling thread")                                                                \
-    X(STEPS, "steps") X(HELD, "operations held") X(IN, "copies "                                   \
-                                                       "in")
+/* clang-format off */
+#define TIMELINE_ROWS(X) \
+    X(THREAD, "the calling thread") X(STEPS, "steps") X(HELD, "operations held") X(IN, "copies in")
+/* clang-format on */
 
 enum timeline_row {
 #define TIMELINE_ROW(name, title) TIMELINE_##name,
