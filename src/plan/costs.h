@@ -44,7 +44,7 @@ struct plan_costs {
     struct plan_refuge refuge[PLAN_REFUGES];
     uint64_t queue_ns;                           /* the host's time for queueing one copy */
     uint64_t piece_bytes;                        /* of copies out */
-    uint64_t pace_ns;                            /* between two pieces */
+    uint64_t pace_ns;                            /* of a piece, its start included */
     struct machine_call_cost map, unmap, access; /* a frame of the card */
     struct machine_call_cost make, release;      /* the same */
     double in_place; /* time of a use in place, relative to one copy of the same bytes */

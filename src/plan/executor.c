@@ -132,6 +132,7 @@ static void bury_item(struct executor *executor, uint32_t index)
 {
     struct executor_item *item = &executor->items[index];
     struct executor_slot *slot = &executor->slots[chunk_of(executor, index)->slot];
+    promise(executor, index, false);
     switch ((enum executor_state)item->state) {
     case ITEM_EMPTY: break;
     case ITEM_HOME:
@@ -286,9 +287,11 @@ static void note_use(struct executor *executor, uint32_t index, const struct sha
         if (!first) executor->in_place_read_bytes[item->refuge] += bytes_of(executor, index);
         if (writes) executor->in_place_write_bytes[item->refuge] += bytes_of(executor, index);
         queue_away(executor, index);
-    } else if (touch->writes) {
-        item->host_copy = false;
+        return;
     }
+    if (touch->writes) item->host_copy = false;
+    if (is_planned(executor))
+        promise(executor, index, executor->plan.away[executor_gap(executor, index)]);
 }
 
 bool executor_launch(struct executor *executor)
@@ -687,13 +690,15 @@ vp_status executor_create(const struct shape *shape, const struct executor_optio
 
 bool executor_is_valid(const struct executor *executor)
 {
-    uint64_t used = 0, going = 0, ready = 0, pending = 0, away[EXECUTOR_REFUGES] = {0};
+    uint64_t used = 0, going = 0, promised = 0, ready = 0, pending = 0,
+             away[EXECUTOR_REFUGES] = {0};
     for (uint32_t i = 0; i < executor->shape->item_count; i++) {
         const struct executor_item *item = &executor->items[i];
         uint64_t bytes = bytes_of(executor, i);
         bool goes = item->state == ITEM_LEAVING || item->state == ITEM_UNMAPPING;
         if (item->state != ITEM_EMPTY && item->state != ITEM_AWAY) used += bytes;
         if (goes) going += bytes;
+        if (item->promised) promised += bytes;
         if (item->state == ITEM_AWAY && !item->host_copy) return false;
         if (item->host_copy && !item->host_frame) return false;
         if (is_queued_away(executor, i) && item->state != ITEM_AWAY) return false;
@@ -710,7 +715,8 @@ bool executor_is_valid(const struct executor *executor)
     }
     for (uint32_t i = 0; i < EXECUTOR_REFUGES; i++)
         if (away[i] != executor->host_used_bytes[i]) return false;
-    return used <= executor->used_bytes && going == executor->going_bytes &&
-           ready == executor->ready_bytes && pending == executor->pending_bytes &&
+    return used <= executor->used_bytes && promised == executor->promised_bytes &&
+           going == executor->going_bytes && ready == executor->ready_bytes &&
+           pending == executor->pending_bytes &&
            executor->used_bytes <= executor->options.capacity_bytes;
 }

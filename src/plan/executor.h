@@ -100,6 +100,7 @@ struct executor_item {
     bool hosting;     /* being mapped there */
     bool saving;      /* at home, being copied out */
     bool dies;        /* its block is dead, the move is not over */
+    bool promised;    /* PLAN: at home, and will leave by itself once its last use is over */
 };
 
 enum executor_lane { EXECUTOR_IN, EXECUTOR_OUT, EXECUTOR_REMAP, EXECUTOR_MAP, EXECUTOR_LANES };
@@ -174,6 +175,7 @@ struct executor {
     uint64_t ready_bytes;            /* of those, frames of dead chunks that can be taken */
     uint64_t pending_bytes;          /* the same, of which work may not be done */
     uint64_t going_bytes;            /* of items LEAVING and UNMAPPING */
+    uint64_t promised_bytes;         /* of items that are promised */
     uint64_t host_used_bytes[EXECUTOR_REFUGES];
     uint64_t sent_ns[EXECUTOR_REFUGES]; /* what was sent there would have taken, there and back */
     uint32_t busy[EXECUTOR_LANES];      /* see executor_set_busy */

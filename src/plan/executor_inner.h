@@ -68,6 +68,15 @@ void executor_give_host_frame(struct executor *executor, uint32_t index);
  * place. */
 bool executor_bear_in_refuge(struct executor *executor, uint32_t index);
 
+/* Notes whether the item will leave by itself. */
+static inline void promise(struct executor *executor, uint32_t index, bool leaves)
+{
+    struct executor_item *item = &executor->items[index];
+    if (item->promised && !leaves) executor->promised_bytes -= bytes_of(executor, index);
+    if (leaves && !item->promised) executor->promised_bytes += bytes_of(executor, index);
+    item->promised = leaves;
+}
+
 /* Takes the item out of all queues. */
 static inline void unqueue(struct executor *executor, uint32_t index)
 {

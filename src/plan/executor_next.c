@@ -179,7 +179,8 @@ static bool is_short(struct executor *executor, uint64_t *beyond)
 {
     uint64_t soon = soon_free_bytes(executor);
     *beyond = executor->launched;
-    if (executor->wanted_count && wanted_bytes(executor) > soon) return true;
+    if (executor->wanted_count && wanted_bytes(executor) > soon + executor->promised_bytes)
+        return true;
     switch (executor->options.mode) {
     case EXECUTOR_EAGER: *beyond = frontier(executor); return *beyond != UINT64_MAX;
     case EXECUTOR_DEMAND:
@@ -207,6 +208,7 @@ static bool evict(struct executor *executor, uint32_t index, struct executor_act
     unqueue(executor, index);
     executor->going_bytes += bytes_of(executor, index);
     executor->evictions++;
+    promise(executor, index, false);
     item->state = item->host_copy ? ITEM_UNMAPPING : ITEM_LEAVING;
     start(executor, item->host_copy ? EXECUTOR_DROP : EXECUTOR_EVICT, index, action);
     return true;

@@ -9,7 +9,7 @@
 enum {
     QUEUE = 64,
     IN_DEPTH = 3, /* chunks mapped for each way in, the one that is copied included */
-    MAP_THREADS = 2,
+    THREADS = 4,
     MIN_STEPS = 3,
     MEAN_STEPS = 4,
     SIZES = 64,
@@ -63,7 +63,8 @@ struct sim {
     struct device device;
     struct flow flow[PLAN_REFUGES][FLOWS];
     uint64_t flowing; /* bits: the flows for which rates were set last */
-    struct thread fetching, unmapping, mapping[MAP_THREADS];
+    struct thread threads[THREADS];
+    uint32_t fetching[PLAN_REFUGES];    /* being mapped; */
     struct queue to_copy[PLAN_REFUGES]; /* mapped, waiting for the way in */
     struct queue to_unmap;              /* copied out */
     struct frames frames;
@@ -402,64 +403,71 @@ static uint64_t begin(struct sim *sim, struct thread *thread, const struct execu
     return ns;
 }
 
-static bool work_on_fetches(struct sim *sim)
+static void end_work(struct sim *sim, struct thread *thread)
 {
-    struct thread *thread = &sim->fetching;
-    struct executor_action action;
-    bool any = false;
-    if (thread->end <= sim->now) {
-        executor_queued(&sim->executor, &thread->action);
-        push(&sim->to_copy[thread->action.refuge], &thread->action);
-        thread->end = NEVER;
-        any = true;
+    struct executor_action action = thread->action;
+    thread->end = NEVER;
+    if (action.kind != EXECUTOR_FETCH) {
+        end_action(sim, &action);
+        return;
     }
-    if (thread->end != NEVER) return any;
-    uint32_t busy = 0;
-    for (uint32_t i = 0; i < sim->costs->refuges; i++)
-        if (sim->to_copy[i].count + sim->flow[i][FLOW_IN].active >= IN_DEPTH) busy |= 1u << i;
-    executor_set_busy(&sim->executor, EXECUTOR_IN, busy);
-    if (!executor_next(&sim->executor, EXECUTOR_IN, &action)) return any;
-    sim->step.kinds[action.kind]++;
-    sim->step.fetch_ns += begin(sim, thread, &action);
-    return true;
+    executor_queued(&sim->executor, &action);
+    sim->fetching[action.refuge]--;
+    push(&sim->to_copy[action.refuge], &action);
 }
 
-static bool work_on_unmaps(struct sim *sim)
+static bool begin_unmap(struct sim *sim, struct thread *thread)
 {
-    struct thread *thread = &sim->unmapping;
     struct executor_action action;
-    bool any = false;
-    if (thread->end <= sim->now) {
-        end_action(sim, &thread->action);
-        thread->end = NEVER;
-        any = true;
-    }
-    if (thread->end != NEVER) return any;
-    if (sim->to_unmap.count)
+    if (sim->to_unmap.count) {
         action = pop(&sim->to_unmap);
-    else if (executor_next(&sim->executor, EXECUTOR_REMAP, &action)) {
+    } else {
+        if (!executor_next(&sim->executor, EXECUTOR_REMAP, &action)) return false;
         sim->step.kinds[action.kind]++;
         note_swapped(sim, &action);
-    } else
-        return any;
+    }
     sim->step.unmap_ns += begin(sim, thread, &action);
     return true;
 }
 
-static bool work_on_maps(struct sim *sim, struct thread *thread)
+static bool begin_fetch(struct sim *sim, struct thread *thread)
 {
     struct executor_action action;
-    bool any = false;
-    if (thread->end <= sim->now) {
-        end_action(sim, &thread->action);
-        thread->end = NEVER;
-        any = true;
-    }
-    if (thread->end != NEVER) return any;
-    if (!executor_next(&sim->executor, EXECUTOR_MAP, &action)) return any;
+    uint32_t busy = 0;
+    for (uint32_t i = 0; i < sim->costs->refuges; i++)
+        if (sim->to_copy[i].count + sim->fetching[i] + sim->flow[i][FLOW_IN].active >= IN_DEPTH)
+            busy |= 1u << i;
+    executor_set_busy(&sim->executor, EXECUTOR_IN, busy);
+    if (!executor_next(&sim->executor, EXECUTOR_IN, &action)) return false;
+    sim->step.kinds[action.kind]++;
+    sim->fetching[action.refuge]++;
+    sim->step.fetch_ns += begin(sim, thread, &action);
+    return true;
+}
+
+static bool begin_map(struct sim *sim, struct thread *thread)
+{
+    struct executor_action action;
+    if (!executor_next(&sim->executor, EXECUTOR_MAP, &action)) return false;
     sim->step.kinds[action.kind]++;
     sim->step.map_ns += begin(sim, thread, &action);
     return true;
+}
+
+/* Any thread does whatever there is; what it looks for first differs. */
+static bool work_on_maps(struct sim *sim, unsigned number)
+{
+    struct thread *thread = &sim->threads[number];
+    bool any = thread->end <= sim->now;
+    if (any) end_work(sim, thread);
+    if (thread->end != NEVER) return any;
+    if (number == 0)
+        return begin_unmap(sim, thread) || begin_fetch(sim, thread) || begin_map(sim, thread) ||
+               any;
+    if (number == 1)
+        return begin_fetch(sim, thread) || begin_unmap(sim, thread) || begin_map(sim, thread) ||
+               any;
+    return begin_map(sim, thread) || begin_fetch(sim, thread) || begin_unmap(sim, thread) || any;
 }
 
 /* Copies. */
@@ -509,6 +517,14 @@ static bool end_copies_out(struct sim *sim)
     return any;
 }
 
+/* What passes before a piece flows: the one before it is known to have ended only some time after.
+ */
+static uint64_t piece_start_ns(const struct sim *sim, uint32_t refuge)
+{
+    uint64_t start_ns = sim->costs->refuge[refuge].out.start_ns;
+    return start_ns > sim->costs->pace_ns ? start_ns : sim->costs->pace_ns;
+}
+
 static bool start_copies_out(struct sim *sim)
 {
     struct executor_action action;
@@ -524,7 +540,7 @@ static bool start_copies_out(struct sim *sim)
         if (action.kind == EXECUTOR_EVICT) note_swapped(sim, &action);
         uint64_t pieces = units_div_up(action.bytes, sim->costs->piece_bytes);
         start_flow(sim, &sim->flow[action.refuge][FLOW_OUT], &action, (double)action.bytes,
-                   sim->costs->refuge[action.refuge].out.start_ns + pieces * sim->costs->pace_ns);
+                   pieces * piece_start_ns(sim, action.refuge));
         busy |= 1u << action.refuge;
         any = true;
     }
@@ -558,9 +574,7 @@ static void settle(struct sim *sim)
         for (uint32_t i = 0; i < sim->costs->refuges; i++) any |= work_on_way_in(sim, i);
         any |= end_copies_out(sim);
         any |= start_copies_out(sim);
-        any |= work_on_fetches(sim);
-        any |= work_on_unmaps(sim);
-        for (unsigned i = 0; i < MAP_THREADS; i++) any |= work_on_maps(sim, &sim->mapping[i]);
+        for (unsigned i = 0; i < THREADS; i++) any |= work_on_maps(sim, i);
     }
 }
 
@@ -574,9 +588,7 @@ static bool advance(struct sim *sim)
 {
     uint64_t next = sim->device.running ? sim->device.end : NEVER;
     set_rates(sim);
-    next = earlier(next, sim->fetching.end);
-    next = earlier(next, sim->unmapping.end);
-    for (unsigned i = 0; i < MAP_THREADS; i++) next = earlier(next, sim->mapping[i].end);
+    for (unsigned i = 0; i < THREADS; i++) next = earlier(next, sim->threads[i].end);
     unsigned flows = sim->costs->refuges * FLOWS;
     for (unsigned i = 0; i < flows; i++) next = earlier(next, flow_end(sim, flow_of(sim, i)));
     if (next == NEVER) return false;
@@ -714,8 +726,8 @@ vp_status sim_run(const struct sim_task *task, struct sim_result *result, uint32
     sim->task = task;
     sim->shape = task->shape;
     sim->costs = task->costs;
-    sim->fetching.end = sim->unmapping.end = sim->device.end = NEVER;
-    for (unsigned i = 0; i < MAP_THREADS; i++) sim->mapping[i].end = NEVER;
+    sim->device.end = NEVER;
+    for (unsigned i = 0; i < THREADS; i++) sim->threads[i].end = NEVER;
     size_t counts = (size_t)sim->shape->op_count * sim->costs->refuges;
     sim->read_bytes = calloc(counts, sizeof *sim->read_bytes);
     sim->write_bytes = calloc(counts, sizeof *sim->write_bytes);

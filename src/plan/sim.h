@@ -3,9 +3,10 @@
  *
  * There are one device that runs ops one after the other, to each refuge a way in and a way out,
  * which carry one copy at a time and leave each other what the links they share have left, and four
- * threads: one maps what comes and queues its copy, one unmaps what has left, two map for blocks to
- * be born. The host launches ops as early as the executor lets it. Frames of one
- * size are used again; taking one of another size costs its release and a new one.
+ * threads, which map what comes and queue its copy, unmap what has left, and map for blocks to be
+ * born: the first two look for the former first, the others for the latter. The host launches ops
+ * as early as the executor lets it. Frames of one size are used again; taking one of another size
+ * costs its release and a new one.
  *
  * Steps are repeated until their time is steady. Same input, same result. */
 #ifndef PLAN_SIM_H
@@ -46,7 +47,7 @@ struct sim_result {
     uint64_t in_bytes, out_bytes, in_place_bytes;
     struct sim_traffic traffic[PLAN_REFUGES];
     uint64_t kinds[EXECUTOR_HOST + 1];         /* actions of each kind */
-    uint64_t map_ns, unmap_ns, fetch_ns;       /* what the three threads were busy */
+    uint64_t map_ns, unmap_ns, fetch_ns;       /* what the threads were busy with each */
     uint64_t held;                             /* launches that waited while the device did, too */
     uint64_t used_peak_bytes, host_peak_bytes; /* of the card, and of all refuges together; */
     uint64_t refuge_peak_bytes[PLAN_REFUGES];  /* of each */
