@@ -1,10 +1,12 @@
 /* conformance: runs the cases of suite.h and prints `ok NAME`, `FAIL NAME why` or `skip NAME why`
  * for each, at the end `N passed, N failed, N skipped`. Exit status 0 only if none failed.
  *
- * Usage: conformance [--driver PATH | --in-process SEED] [--notes] [CASE…]
+ * Usage: conformance [--driver PATH | --in-process SEED] [--far CARD] [--notes] [CASE…]
  *
  * Without --driver it loads libcuda.so.1 as the loader finds it. --in-process is the emulator
- * linked in, in one thread. --notes prints what was observed where drivers may differ. */
+ * linked in, in one thread. --far puts what else lies on the host on another card, whose peer the
+ * first one has to be. --notes prints what was observed
+ * where drivers may differ. */
 #include "suite.h"
 
 #include <dlfcn.h>
@@ -22,6 +24,7 @@ struct suite suite;
 static const char *driver_path = "libcuda.so.1", *case_now = "";
 static bool in_process, notes;
 static uint64_t seed;
+static int far_card;
 
 void note(const char *format, ...)
 {
@@ -88,6 +91,15 @@ static CUresult probe_host(void)
     return result == CUDA_SUCCESS ? suite.cu.cuMemRelease(handle) : result;
 }
 
+static const char *probe_far(void)
+{
+    int cards = 0, access = 0;
+    OK(suite.cu.cuDeviceGetCount(&cards));
+    if (far_card >= cards) return "there is no such card";
+    OK(suite.cu.cuDeviceCanAccessPeer(&access, 0, far_card));
+    return access ? NULL : "the first card has no access to that one";
+}
+
 static const char *start(void)
 {
     DO(find_calls());
@@ -100,7 +112,8 @@ static const char *start(void)
     OK(suite.cu.cuMemGetAllocationGranularity(&suite.granule, &prop,
                                               CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     OK(probe_host());
-    return NULL;
+    suite.far_card = far_card;
+    return far_card ? probe_far() : NULL;
 }
 
 /* ---- Cases ---- */
@@ -195,7 +208,8 @@ static void run_all(const bool *wanted)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: conformance [--driver PATH | --in-process SEED] [--notes] [CASE...]\n");
+    fprintf(stderr, "usage: conformance [--driver PATH | --in-process SEED] [--far CARD] [--notes] "
+                    "[CASE...]\n");
     return 2;
 }
 
@@ -212,6 +226,9 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "--in-process") == 0 && i + 1 < argc) {
             seed = strtoull(argv[++i], NULL, 0);
             in_process = known = true;
+        } else if (strcmp(argv[i], "--far") == 0 && i + 1 < argc) {
+            far_card = atoi(argv[++i]);
+            known = far_card > 0;
         }
         for (unsigned j = 0; j < CASE_COUNT && !known; j++) {
             if (strcmp(argv[i], cases[j].name) != 0) continue;

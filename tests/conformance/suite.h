@@ -31,6 +31,7 @@ struct suite {
     CUmodule module;
     size_t granule;
     int host_type;    /* CU_MEM_LOCATION_TYPE_HOST_NUMA, or _HOST where only that works */
+    int far_card;     /* with --far: what is said to lie on the host lies on this card; 0: not */
     const char *skip; /* set by a case: why it cannot run here */
 };
 

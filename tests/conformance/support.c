@@ -4,7 +4,9 @@
 CUresult create(enum place place, size_t bytes, CUmemGenericAllocationHandle *handle)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
-    prop.location.type = place == ON_CARD ? CU_MEM_LOCATION_TYPE_DEVICE : suite.host_type;
+    bool card = place == ON_CARD || suite.far_card;
+    prop.location.type = card ? CU_MEM_LOCATION_TYPE_DEVICE : suite.host_type;
+    prop.location.id = place == ON_CARD ? 0 : suite.far_card;
     return cu.cuMemCreate(handle, bytes, &prop, 0);
 }
 

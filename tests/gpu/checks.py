@@ -84,8 +84,9 @@ class Bench:
         Returns its exit status, stdout, stderr, and the pool's report (None: there is none)."""
         report_path = self.path("report.json")
         if pool is not None:
-            command = [self.tool("vrampool"), "run", "--log", "info", "--report", report_path,
-                       *self.always, *pool, "--", *command]
+            report = [] if "--no-pool" in pool else ["--report", report_path]
+            command = [self.tool("vrampool"), "run", "--log", "info", *report, *self.always, *pool,
+                       "--", *command]
         limit_s = min(limit_s, self.left())
         if limit_s < 5:
             raise Failed("no time left")
