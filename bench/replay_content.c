@@ -29,24 +29,21 @@ void replay_content_write(const struct replay_writes *writes)
     }
 }
 
-static const struct chunk *chunk_in(const struct frame *frame)
+static bool lies_at(const struct chunk *chunk, vp_addr address)
+{
+    return chunk_address(chunk) == address || (chunk->frame && chunk->frame->alias == address);
+}
+
+/* The chunk that lies there, or is reached there through an alias. */
+static const struct chunk *chunk_at(vp_addr address)
 {
     list_each(node, &replay.pool->segments.all)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
         if (segment->state == SEGMENT_BARE) continue;
         for (uint32_t i = 0; i < segment->chunk_count; i++)
-            if (segment->chunks[i].frame == frame) return &segment->chunks[i];
+            if (lies_at(&segment->chunks[i], address)) return &segment->chunks[i];
     }
-    return NULL;
-}
-
-static const struct chunk *chunk_at_alias(vp_addr alias)
-{
-    const struct frame_table *frames = &replay.pool->frames;
-    for (uint64_t i = 0; i < frames->count; i++)
-        if (frames->by_number[i] && frames->by_number[i]->alias == alias)
-            return chunk_in(frames->by_number[i]);
     return NULL;
 }
 
@@ -69,7 +66,7 @@ static void run(struct emu_block *b)
     struct digest *parts = (struct digest *)(uintptr_t)emu_param_u64(b, 2);
     struct digest_seeds seeds = {{emu_param_u64(b, 3), emu_param_u64(b, 4)}};
     const struct chunk *chunk =
-        data >= EMU_ADDRESS_FIRST && data < EMU_ADDRESS_END ? chunk_at_alias(data) : NULL;
+        data >= EMU_ADDRESS_FIRST && data < EMU_ADDRESS_END ? chunk_at(data) : NULL;
     for (uint64_t block = b->first; block < b->last; block++) {
         uint64_t first, last;
         memset(&parts[block], 0, sizeof parts[block]);

@@ -82,7 +82,7 @@ typedef struct vp_options {
     uint32_t ahead_ops;     /* memory is made ready so many operations ahead; 0: 64 */
     uint64_t hbm_bytes;     /* most that the pool holds on each card; 0: free less headroom */
     uint64_t host_bytes;    /* the same for host memory; VP_DEFAULT_BYTES: 90 % of available */
-    uint64_t chunk_bytes;   /* 0: a card's share / 12, between 2 and 32 MiB */
+    uint64_t chunk_bytes;   /* 0: a card's share / 12, between 2 and 64 MiB */
     uint64_t reserve_bytes; /* of a card, kept free for what is not foreseen; 0: two chunks */
     const char *driver_path;   /* the driver library; NULL: search for it */
     const char *record_path;   /* where to record a trace; NULL: nowhere */

@@ -1,10 +1,10 @@
 /* frame: physical memory, place by place.
  *
- * A frame is one driver handle, 1 to FRAME_MAX_PAGES pages, with an alias mapping from birth to
- * end, through which the mover copies. Frames are recycled, not returned: making one on the host
- * costs milliseconds. This part keeps the books: what exists, what is free, what may still be made.
- * It calls no driver: who gets FRAME_MAKE from frame_plan makes a handle and hands it in with
- * frame_add.
+ * A frame is one driver handle, 1 to FRAME_MAX_PAGES pages. Where it may hold data of a chunk that
+ * is not mapped it has an alias mapping from birth to end, through which the mover copies. Frames
+ * are recycled, not returned: making one on the host costs milliseconds. This part keeps the books:
+ * what exists, what is free, what may still be made. It calls no driver: who gets FRAME_MAKE from
+ * frame_plan makes a handle and hands it in with frame_add.
  *
  * A free frame may still hold something that is worth having back: it is laid by for whoever gave
  * it, and taken from him when frames are wanted, the least dear first and before any is refused.
@@ -25,7 +25,7 @@ enum { FRAME_MAX_PAGES = 64 };
 struct frame {
     struct list link; /* in its place's list of free frames of its size, or of those laid by */
     uint64_t handle;  /* the driver's */
-    vp_addr alias;    /* permanent mapping, for the mover's copies */
+    vp_addr alias;    /* permanent mapping, for the mover's copies; 0: none */
     uint64_t number;  /* within the pool, unique among frames that exist */
     uint32_t pages;
     uint32_t place;

@@ -65,7 +65,7 @@ enum {
 
 enum move_action_kind {
     MOVE_DO_NOTHING,
-    MOVE_DO_MAKE,    /* make a frame of `pages` pages in `place`, alias mapped */
+    MOVE_DO_MAKE, /* make a frame of `pages` pages in `place`, with an alias if that is a refuge */
     MOVE_DO_RELEASE, /* release the withdrawn `frame` */
     MOVE_DO_MAP,   /* unmap the chunk if `mapped`; map it to `to`; then, with `from`, queue the copy
                     */

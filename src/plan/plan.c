@@ -25,7 +25,7 @@ const char *plan_policy_name(enum plan_policy policy)
 uint64_t plan_chunk_bytes(uint64_t hbm_bytes, uint64_t granularity_bytes)
 {
     uint64_t bytes = hbm_bytes / CHUNKS_OF_A_CARD;
-    if (bytes > 32 * MIB) bytes = 32 * MIB;
+    if (bytes > 64 * MIB) bytes = 64 * MIB;
     bytes -= bytes % granularity_bytes;
     return bytes < granularity_bytes ? granularity_bytes : bytes;
 }

@@ -40,7 +40,7 @@ struct plan {
 /* What all refuges together hold. */
 uint64_t plan_refuge_bytes(const struct plan_limits *limits);
 
-/* Whole chunks for a card of which hbm_bytes may be used: a twelfth, 2 to 32 MiB. */
+/* Whole chunks for a card of which hbm_bytes may be used: a twelfth, 2 to 64 MiB. */
 uint64_t plan_chunk_bytes(uint64_t hbm_bytes, uint64_t granularity_bytes);
 
 /* Makes a plan by a policy. VP_QUOTA: the step cannot run within the limits, logged with numbers.

@@ -11,7 +11,11 @@
 #include "base/units.h"
 #include "machine/host.h"
 
-enum { CHUNKS_OF_A_CARD = 12, CHUNK_PAGES_MOST = 16, MOST_RESERVE_PART = 6 };
+enum { CHUNKS_OF_A_CARD = 12, CHUNK_PAGES_MOST = FRAME_MAX_PAGES, MOST_RESERVE_PART = 6 };
+
+/* Of a chunk whose size nobody asked for. Driver calls that map cost hardly more for a large one,
+ * and limit a step that moves much; one of 128 MiB gains little more (docs/design/0018). */
+static const uint64_t largest_chunk_bytes = 64 * MIB;
 
 /* Where the pool would like to lie: high, so that floats and indices rarely look like its
  * addresses. */
@@ -221,6 +225,7 @@ static uint32_t choose_chunk_pages(const vp_pool *pool)
             if (computes && place->capacity_pages < least) least = place->capacity_pages;
         }
         bytes = least / CHUNKS_OF_A_CARD * pool->page_bytes;
+        if (bytes > largest_chunk_bytes) bytes = largest_chunk_bytes;
     }
     uint64_t pages = bytes / pool->page_bytes;
     if (pages > CHUNK_PAGES_MOST) pages = CHUNK_PAGES_MOST;

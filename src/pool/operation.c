@@ -394,11 +394,20 @@ static void note_hold(struct pool_op *op, enum move_cause cause, uint64_t began)
                                         .began_ns = began});
 }
 
+/* Lets something change. Where the pool has threads of its own they see to it: two who map at once
+ * hold each other up in the driver. */
+static void let_work(vp_pool *pool, uint64_t wait_ns)
+{
+    bool helped = pool->edge ? pool->edge->threads : pool->movers > 0;
+    if (helped || !pool_work(pool)) pool_wait(pool, wait_ns);
+}
+
 static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
 {
     vp_pool *pool = op->pool;
     uint64_t began = pool_now_ns(pool), reported = 0, held = 0, since = began;
     enum move_cause cause = move_cause(&pool->move, &op->request), before = cause;
+    pool_wake(pool); /* there is something to do */
     while (*verdict == MOVE_HELD && !pool->lost) {
         cause = move_cause(&pool->move, &op->request);
         if (cause != before) {
@@ -406,7 +415,7 @@ static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
             since = timeline_now(pool);
             before = cause;
         }
-        if (!pool_work(pool)) pool_wait(pool, hold_wait_ns);
+        let_work(pool, hold_wait_ns);
         *verdict = try_admit(op);
         uint64_t now = pool_now_ns(pool) - began;
         pool->hold_for_ns[cause] += now - held;
@@ -512,7 +521,7 @@ static void throttle(struct pool_op *op)
     uint64_t began = pool_now_ns(pool);
     while (stream->entered - stream->done > pool->move.ahead_ops && !pool->lost &&
            pool_now_ns(pool) - began < throttle_most_ns)
-        if (!pool_work(pool)) pool_wait(pool, throttle_wait_ns);
+        let_work(pool, throttle_wait_ns);
     pool->throttle_ns += pool_now_ns(pool) - began;
 }
 

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -23,6 +24,7 @@ static const uint64_t piece_bytes =
     8 * MIB; /* of copies out: 51 GB/s on PCIe 5, nearly the most (measured) */
 static const uint64_t idle_wait_ns = 20 * NS_PER_MS, busy_wait_ns = 50 * NS_PER_US,
                       ahead_wait_ns = 200 * NS_PER_US; /* where moves may be due any time */
+static const unsigned long timer_slack_ns = 1000;      /* by default waits end 50 us late */
 
 uint64_t pool_now_ns(const vp_pool *pool)
 {
@@ -182,19 +184,36 @@ static void give_alias(vp_pool *pool, vp_addr alias)
     pool_unlock(pool);
 }
 
+/* Whether frames of the place ever hold data of chunks that are not mapped. */
+static bool is_refuge(const vp_pool *pool, unsigned place)
+{
+    const struct move *move = &pool->move;
+    for (unsigned card = 0; card < pool->cards; card++)
+        for (unsigned i = 0; i < move->refuges[card]; i++)
+            if (move->refuge[card][i] == place) return true;
+    return false;
+}
+
+static CUresult map_alias(vp_pool *pool, unsigned place, uint64_t bytes,
+                          CUmemGenericAllocationHandle handle, vp_addr *alias)
+{
+    *alias = take_alias(pool);
+    if (!*alias) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = pool_map(pool, *alias, bytes, handle, place);
+    if (result != CUDA_SUCCESS) give_alias(pool, *alias);
+    return result;
+}
+
 CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_t *out,
                           vp_addr *alias)
 {
     CUmemGenericAllocationHandle handle;
-    *alias = take_alias(pool);
-    if (!*alias) return CUDA_ERROR_OUT_OF_MEMORY;
+    *alias = 0;
     CUresult result = pool->driver->cuMemCreate(&handle, bytes, &pool->place_prop[place], 0);
-    if (result == CUDA_SUCCESS) {
-        result = pool_map(pool, *alias, bytes, handle, place);
-        if (result != CUDA_SUCCESS) pool_give_handle(pool, handle);
-    }
+    if (result != CUDA_SUCCESS) return result;
+    if (is_refuge(pool, place)) result = map_alias(pool, place, bytes, handle, alias);
     if (result != CUDA_SUCCESS)
-        give_alias(pool, *alias);
+        pool_give_handle(pool, handle);
     else
         *out = handle;
     return result;
@@ -203,10 +222,10 @@ CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_
 CUresult pool_release_memory(vp_pool *pool, const struct frame *frame)
 {
     uint64_t bytes = frame->pages * pool->page_bytes;
-    CUresult result = pool_unmap(pool, frame->alias, bytes);
+    CUresult result = frame->alias ? pool_unmap(pool, frame->alias, bytes) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) return result;
     pool_give_handle(pool, frame->handle);
-    give_alias(pool, frame->alias);
+    if (frame->alias) give_alias(pool, frame->alias);
     return CUDA_SUCCESS;
 }
 
@@ -239,17 +258,24 @@ static void do_make(vp_pool *pool, const struct move_action *action, struct move
                                   memory_order_relaxed);
 }
 
+/* Where the frame of a chunk that moves can be reached: one without an alias is mapped at the chunk
+ * while it is copied. */
+static vp_addr reach(const struct move_action *action, const struct frame *frame)
+{
+    return frame->alias ? frame->alias : action->address;
+}
+
 static CUresult queue_copy(vp_pool *pool, const struct move_action *action,
                            struct move_result *queued, struct measure_sample *sample)
 {
     struct pool_lane *lane = &pool->lanes[action->lane];
     if (sample) measure_begins(pool, sample, lane->stream);
     lane->queued_ns[action->ticket % MOVE_COPIES] = timeline_now(pool);
-    CUresult result = pool->driver->cuMemcpyAsync(action->to->alias, action->from->alias,
-                                                  action->bytes, lane->stream);
+    vp_addr to = reach(action, action->to), from = reach(action, action->from);
+    CUresult result = pool->driver->cuMemcpyAsync(to, from, action->bytes, lane->stream);
     if (result != CUDA_SUCCESS) return result;
-    queued->digested = action->digest && digest_queue(pool, action->lane, action->ticket,
-                                                      action->to->alias, action->bytes);
+    queued->digested =
+        action->digest && digest_queue(pool, action->lane, action->ticket, to, action->bytes);
     CUevent event = lane->events[action->ticket % MOVE_COPIES];
     result = pool->driver->cuEventRecord(event, lane->stream);
     if (result == CUDA_SUCCESS) return result;
@@ -280,8 +306,8 @@ static CUresult wait_for_lane(vp_pool *pool, const struct move_action *action)
 /* Whether what is to leave is still what lies in its backup. */
 static void check(vp_pool *pool, const struct move_action *action, struct move_result *result)
 {
-    if (!digest_queue(pool, action->lane, action->ticket, action->from->alias, action->bytes))
-        return;
+    vp_addr from = reach(action, action->from);
+    if (!digest_queue(pool, action->lane, action->ticket, from, action->bytes)) return;
     if (wait_for_lane(pool, action) != CUDA_SUCCESS) {
         pool_drain_stream(pool, pool->lanes[action->lane].stream);
         return;
@@ -308,6 +334,7 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
     }
     const struct driver *driver = pool->driver;
     struct pool_lane *lane = &pool->lanes[action->lane];
+    vp_addr to = reach(action, action->to), from = reach(action, action->from);
     CUresult done = CUDA_SUCCESS;
     result->intact = true;
     if ((action->check || action->digest) && !is_recalled(action)) check(pool, action, result);
@@ -320,8 +347,7 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
         }
         uint64_t left = action->bytes - at, bytes = left < piece_bytes ? left : piece_bytes;
         result->intact = false;
-        done = driver->cuMemcpyAsync(action->to->alias + at, action->from->alias + at, bytes,
-                                     lane->stream);
+        done = driver->cuMemcpyAsync(to + at, from + at, bytes, lane->stream);
         if (done == CUDA_SUCCESS) done = wait_for_lane(pool, action);
     }
     if (done != CUDA_SUCCESS) pool_drain_stream(pool, lane->stream);
@@ -637,6 +663,7 @@ static void run_mover(vp_pool *pool, bool (*work)(vp_pool *))
     CUresult relaxed = pool_exchange_mode(pool, &mode);
     if (relaxed != CUDA_SUCCESS)
         log_warn("the mover may disturb captures: %s", driver_error_name(pool->driver, relaxed));
+    prctl(PR_SET_TIMERSLACK, timer_slack_ns);
     CUcontext current = NULL;
     pool_lock(pool);
     while (!pool->stopping) {

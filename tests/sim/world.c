@@ -149,7 +149,7 @@ static void check_location(struct segment *segment, uint32_t index)
                  address, place->name, emu_place(address));
     const struct frame *frame = pool->frames.by_number[location.frame];
     uint64_t mine, theirs;
-    bool same = !frame || !emu_peek(address & ~UINT64_C(7), &mine, 8) ||
+    bool same = !frame || !frame->alias || !emu_peek(address & ~UINT64_C(7), &mine, 8) ||
                 !emu_peek((frame->alias + location.offset_bytes) & ~UINT64_C(7), &theirs, 8) ||
                 mine == theirs;
     if (!frame || !same)
