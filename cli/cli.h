@@ -22,6 +22,7 @@ struct command {
 int cli_run(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_sim(int argc, char **argv);
+int cli_tune(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_topo(int argc, char **argv);
 

@@ -13,6 +13,7 @@ static const struct command commands[] = {
     {"run", "run a program on the joined memory", cli_run},
     {"info", "show what this machine has and what can be pooled", cli_info},
     {"sim", "predict a recorded job's step when less of it fits the card", cli_sim},
+    {"tune", "find the settings with which a recorded job should run fastest", cli_tune},
     {"bench", "measure every pair of places", cli_bench},
     {"topo", "show cards, links, and the ways between them", cli_topo},
 };

@@ -206,7 +206,8 @@ static const struct run_option options[] = {
      ENV_AHEAD,
      read_ahead},
     {{"reserve", OPTION_VALUE, "SIZE",
-      "keep so much of a card free for what is not foreseen\n(default: two chunks)"},
+      "keep so much of a card free for what is not foreseen\n(default: two chunks); vrampool tune "
+      "finds these three"},
      ENV_RESERVE,
      read_size},
     {{"report", OPTION_VALUE, "FILE",

@@ -7,7 +7,6 @@
 #include "base/env.h"
 #include "base/units.h"
 #include "cli.h"
-#include "machine_file.h"
 #include "option.h"
 #include "sim.h"
 #include "trace/step.h"
@@ -28,9 +27,9 @@ static const struct option_spec specs[] = {
 enum { SIM_HBM, SIM_HOST, SIM_MACHINE, SIM_POLICY, SIM_JSON, SIM_SVG, SIM_HELP, SPECS };
 
 struct request {
-    const char *trace, *machine, *svg;
-    uint64_t hbm_bytes, host_bytes;
-    bool hbm_given, host_given, json;
+    struct job_request job;
+    const char *svg;
+    bool json;
     enum plan_policy policy;
 };
 
@@ -50,14 +49,6 @@ static int print_help(void)
     return 0;
 }
 
-static bool read_size(const char *option, const char *value, uint64_t *bytes)
-{
-    if (units_parse_size(value, bytes)) return true;
-    cli_fail(EXIT_USAGE, "sim: --%s %s: not a size; write 24G, 512M or a number of bytes", option,
-             value);
-    return false;
-}
-
 static bool read_policy(const char *value, enum plan_policy *policy)
 {
     uint32_t number;
@@ -73,11 +64,13 @@ static bool read_policy(const char *value, enum plan_policy *policy)
 static bool take_option(struct request *request, int index, const char *value)
 {
     switch (index) {
-    case SIM_HBM: request->hbm_given = true; return read_size("hbm", value, &request->hbm_bytes);
+    case SIM_HBM:
+        request->job.hbm_given = true;
+        return job_read_size("sim", "hbm", value, &request->job.hbm_bytes);
     case SIM_HOST:
-        request->host_given = true;
-        return read_size("host", value, &request->host_bytes);
-    case SIM_MACHINE: request->machine = value; break;
+        request->job.host_given = true;
+        return job_read_size("sim", "host", value, &request->job.host_bytes);
+    case SIM_MACHINE: request->job.machine = value; break;
     case SIM_POLICY: return read_policy(value, &request->policy);
     case SIM_JSON: request->json = true; break;
     case SIM_SVG: request->svg = value; break;
@@ -103,14 +96,10 @@ static bool read_request(int argc, char **argv, struct request *request, bool *h
             continue;
         }
         if (reader.next >= argc) break;
-        if (request->trace) {
-            cli_fail(EXIT_USAGE, "sim: `%s`: one trace at a time", argv[reader.next]);
-            return false;
-        }
-        request->trace = argv[reader.next++];
+        if (!job_take_trace(&request->job, argv[reader.next++])) return false;
     }
-    if (!request->trace) cli_fail(EXIT_USAGE, "sim: which trace? See vrampool sim --help");
-    return request->trace != NULL;
+    if (!request->job.trace) cli_fail(EXIT_USAGE, "sim: which trace? See vrampool sim --help");
+    return request->job.trace != NULL;
 }
 
 /* The story, as the simulator tells it. */
@@ -164,69 +153,19 @@ static void note_ran(void *context, uint32_t op, uint64_t start_ns, uint64_t end
 
 /* Work. */
 
-/* Where what does not fit goes: to the other cards that the first one reaches, each with as much as
- * that one may use, and to the host. */
-static void set_refuges(const struct request *request, const struct machine *machine,
-                        struct prediction *prediction)
-{
-    struct plan_limits *limits = &prediction->limits;
-    unsigned places[PLAN_REFUGES], count = plan_find_places(machine, 0, places);
-    plan_costs_of(machine, 0, places, count, &prediction->costs);
-    for (unsigned i = 0; i < count; i++) {
-        bool host = places[i] == machine->cards;
-        uint64_t most = host ? machine->host_bytes : machine->hbm_bytes[places[i]];
-        uint64_t wanted = host ? request->host_bytes : limits->hbm_bytes;
-        if (host && !request->host_given) wanted = most;
-        limits->refuge_bytes[i] = !host && most < wanted ? most : wanted;
-    }
-}
-
-/* Fills in the limits that were not given, and checks them. */
-static bool set_limits(const struct request *request, const struct machine *machine,
-                       struct prediction *prediction)
-{
-    struct plan_limits *limits = &prediction->limits;
-    char text[32];
-    limits->hbm_bytes = request->hbm_given ? request->hbm_bytes : machine->hbm_bytes[0];
-    limits->hbm_bytes -= limits->hbm_bytes % machine->granularity_bytes;
-    if (limits->hbm_bytes < machine->granularity_bytes) {
-        cli_fail(EXIT_USAGE, "sim: --hbm: at least %s, one granule of a card's memory",
-                 units_format_size(machine->granularity_bytes, text, sizeof text));
-        return false;
-    }
-    if (limits->hbm_bytes > machine->hbm_bytes[0]) {
-        cli_fail(EXIT_USAGE, "sim: --hbm: a card of machine %s has %s", machine->name,
-                 units_format_size(machine->hbm_bytes[0], text, sizeof text));
-        return false;
-    }
-    set_refuges(request, machine, prediction);
-    return true;
-}
-
-static vp_status read_step(const char *path, struct step *step, bool *repeats)
-{
-    struct trace trace;
-    vp_status status = trace_read(path, &trace, NULL);
-    if (status != VP_OK) return status;
-    status = step_from_trace(&trace, step, repeats);
-    trace_release(&trace);
-    return status;
-}
-
-static vp_status predict(const struct step *step, struct prediction *prediction)
+static vp_status predict(const struct job *job, struct prediction *prediction)
 {
     struct shape shape;
     struct plan plan;
     struct sim_watch watch = {&prediction->story, note_moved, note_used, note_ran};
-    prediction->chunk_bytes =
-        plan_chunk_bytes(prediction->limits.hbm_bytes, prediction->machine->granularity_bytes);
-    vp_status status =
-        shape_create(step, prediction->chunk_bytes, prediction->machine->granularity_bytes, &shape);
+    uint64_t granularity = job->machine->granularity_bytes;
+    prediction->chunk_bytes = plan_chunk_bytes(job->limits.hbm_bytes, granularity);
+    vp_status status = shape_create(&job->step, prediction->chunk_bytes, granularity, &shape);
     if (status != VP_OK) return status;
     prediction->peak_bytes = shape.peak_bytes;
-    status = plan_make(&shape, &prediction->costs, &prediction->limits, prediction->policy, &plan);
+    status = plan_make(&shape, &job->costs, &job->limits, prediction->policy, &plan);
     if (status == VP_OK) {
-        status = plan_watch(&plan, &shape, &prediction->costs, &watch, &prediction->result);
+        status = plan_watch(&plan, &shape, &job->costs, &watch, &prediction->result);
         prediction->options = plan.options;
         prediction->result = plan.predicted;
         plan_destroy(&plan);
@@ -247,26 +186,23 @@ static int show(const struct request *request, const struct prediction *predicti
 
 static int simulate(const struct request *request)
 {
-    static struct machine machine;
-    struct step step;
-    struct prediction prediction = {.trace = request->trace, .policy = request->policy};
-    if (machine_find(request->machine, &machine) != VP_OK) return EXIT_USAGE;
-    prediction.machine = &machine;
-    if (!set_limits(request, &machine, &prediction)) return EXIT_USAGE;
-    if (read_step(request->trace, &step, &prediction.repeats) != VP_OK) return EXIT_USAGE;
+    struct job job;
+    if (!job_open(&request->job, &job)) return EXIT_USAGE;
+    struct prediction prediction = {
+        .trace = request->job.trace, .job = &job, .policy = request->policy};
     int result = EXIT_USAGE;
-    if (predict(&step, &prediction) == VP_OK && !prediction.story.exhausted)
+    if (predict(&job, &prediction) == VP_OK && !prediction.story.exhausted)
         result = show(request, &prediction);
     free(prediction.story.moves);
     free(prediction.story.uses);
     free(prediction.story.runs);
-    step_release(&step);
+    step_release(&job.step);
     return result;
 }
 
 int cli_sim(int argc, char **argv)
 {
-    struct request request = {.machine = "h200"};
+    struct request request = {.job = {.command = "sim", .machine = "h200"}};
     bool help = false;
     if (!read_request(argc, argv, &request, &help)) return EXIT_USAGE;
     return help ? print_help() : simulate(&request);

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "plan/plan.h"
+#include "job.h"
 
 /* One copy over a link, or one change of what the card holds. Times from the start of the step. */
 struct sim_move {
@@ -33,12 +33,9 @@ struct sim_story {
 
 struct prediction {
     const char *trace;
-    const struct machine *machine;
-    struct plan_costs costs;
+    const struct job *job;
     enum plan_policy policy;
-    struct plan_limits limits;
     uint64_t peak_bytes, chunk_bytes;
-    bool repeats; /* the trace; otherwise all of it is taken for one step */
     struct sim_result result;
     struct executor_options options;
     struct sim_story story;

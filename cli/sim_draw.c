@@ -172,8 +172,8 @@ static void draw_title(const struct canvas *canvas, const struct prediction *p)
             ": %s on %s with %s of HBM, predicted</text>"
             "<text x='%d' y='44'>step %.1f ms (all in HBM %.1f ms); %.1f GB in, %.1f GB out"
             "</text>\n",
-            plan_policy_name(p->policy), p->machine->name,
-            units_format_size(p->limits.hbm_bytes, hbm, sizeof hbm), LEFT,
+            plan_policy_name(p->policy), p->job->machine->name,
+            units_format_size(p->job->limits.hbm_bytes, hbm, sizeof hbm), LEFT,
             (double)p->result.step_ns / 1e6, (double)p->result.in_hbm_ns / 1e6,
             (double)p->result.in_bytes / 1e9, (double)p->result.out_bytes / 1e9);
 }
@@ -188,8 +188,8 @@ static void draw(const struct canvas *canvas, const struct prediction *p)
     draw_grid(canvas, p);
     draw_area(canvas, p, true);
     draw_area(canvas, p, false);
-    double limit = y_at(canvas, p->limits.hbm_bytes);
-    if (p->limits.hbm_bytes <= canvas->top_bytes)
+    double limit = y_at(canvas, p->job->limits.hbm_bytes);
+    if (p->job->limits.hbm_bytes <= canvas->top_bytes)
         fprintf(canvas->file,
                 "<line class='limit' x1='%d' x2='%d' y1='%.1f' y2='%.1f'/><text x='%d' y='%.1f' "
                 "text-anchor='end' style='fill:#b00'>limit</text>\n",

@@ -31,7 +31,7 @@ static uint64_t longer(uint64_t a, uint64_t b)
 static uint64_t busiest_ns(const struct prediction *p, bool in)
 {
     uint64_t ns = 0;
-    for (uint32_t i = 0; i < p->costs.refuges; i++) {
+    for (uint32_t i = 0; i < p->job->costs.refuges; i++) {
         const struct sim_traffic *traffic = &p->result.traffic[i];
         ns = longer(ns, in ? traffic->in_busy_ns : traffic->out_busy_ns);
     }
@@ -40,8 +40,8 @@ static uint64_t busiest_ns(const struct prediction *p, bool in)
 
 static const char *refuge_name(const struct prediction *p, uint32_t refuge, char *text, size_t size)
 {
-    uint32_t place = p->costs.refuge[refuge].place;
-    if (place == p->machine->cards)
+    uint32_t place = p->job->costs.refuge[refuge].place;
+    if (place == p->job->machine->cards)
         snprintf(text, size, "host0");
     else
         snprintf(text, size, "card%u", place);
@@ -56,8 +56,8 @@ static bool is_used(const struct prediction *p, uint32_t refuge)
 /* Other cards took some of what did not fit. */
 static bool cards_help(const struct prediction *p)
 {
-    for (uint32_t i = 0; i < p->costs.refuges; i++)
-        if (p->costs.refuge[i].place != p->machine->cards && is_used(p, i)) return true;
+    for (uint32_t i = 0; i < p->job->costs.refuges; i++)
+        if (p->job->costs.refuge[i].place != p->job->machine->cards && is_used(p, i)) return true;
     return false;
 }
 
@@ -65,8 +65,8 @@ static bool cards_help(const struct prediction *p)
 static uint64_t link_bytes(const struct prediction *p, uint32_t link)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < p->costs.refuges; i++) {
-        const struct plan_refuge *refuge = &p->costs.refuge[i];
+    for (uint32_t i = 0; i < p->job->costs.refuges; i++) {
+        const struct plan_refuge *refuge = &p->job->costs.refuge[i];
         const struct sim_traffic *traffic = &p->result.traffic[i];
         for (uint32_t k = 0; k < refuge->in.claims; k++)
             if (refuge->in.claim[k].link == link) bytes += traffic->in_bytes;
@@ -91,12 +91,12 @@ static void print_refuges(const struct prediction *p)
     char name[16], room[32], most[32];
     printf("\n%-8s %4s %9s %9s %9s %5s %9s %5s %9s\n", "refuge", "hops", "room", "most used",
            "in GB", "busy", "out GB", "busy", "in place");
-    for (uint32_t i = 0; i < p->costs.refuges; i++) {
+    for (uint32_t i = 0; i < p->job->costs.refuges; i++) {
         const struct sim_traffic *traffic = &r->traffic[i];
         if (!is_used(p, i)) continue;
         printf("%-8s %4u %9s %9s %9.2f %3u %% %9.2f %3u %% %9.2f\n",
-               refuge_name(p, i, name, sizeof name), p->costs.refuge[i].hops,
-               units_format_size(p->limits.refuge_bytes[i], room, sizeof room),
+               refuge_name(p, i, name, sizeof name), p->job->costs.refuge[i].hops,
+               units_format_size(p->job->limits.refuge_bytes[i], room, sizeof room),
                units_format_size(r->refuge_peak_bytes[i], most, sizeof most),
                (double)traffic->in_bytes * 1e-9, percent(traffic->in_busy_ns, r->step_ns),
                (double)traffic->out_bytes * 1e-9, percent(traffic->out_busy_ns, r->step_ns),
@@ -109,12 +109,12 @@ static void print_links(const struct prediction *p)
 {
     char ends[2][16];
     bool any = false;
-    for (uint32_t i = 0; i < p->machine->links; i++) {
+    for (uint32_t i = 0; i < p->job->machine->links; i++) {
         uint64_t forth = link_bytes(p, 2 * i), back = link_bytes(p, 2 * i + 1);
         if (forth + back == 0) continue;
         if (!any) printf("\n%-14s %9s %9s\n", "link", "forth GB", "back GB");
         any = true;
-        const uint8_t *end = p->machine->link[i].ends;
+        const uint8_t *end = p->job->machine->link[i].ends;
         printf("%s-%-8s %9.2f %9.2f\n", end_name(end[0], ends[0], sizeof ends[0]),
                end_name(end[1], ends[1], sizeof ends[1]), (double)forth * 1e-9,
                (double)back * 1e-9);
@@ -125,9 +125,9 @@ void sim_print_table(const struct prediction *p)
 {
     const struct sim_result *r = &p->result;
     char hbm[32], peak[32];
-    printf("trace      %s%s\n", p->trace, p->repeats ? "" : " (nothing repeats: all of it)");
-    printf("machine    %s, %s of HBM used; the job needs %s\n", p->machine->name,
-           units_format_size(p->limits.hbm_bytes, hbm, sizeof hbm),
+    printf("trace      %s%s\n", p->trace, p->job->repeats ? "" : " (nothing repeats: all of it)");
+    printf("machine    %s, %s of HBM used; the job needs %s\n", p->job->machine->name,
+           units_format_size(p->job->limits.hbm_bytes, hbm, sizeof hbm),
            units_format_size(p->peak_bytes, peak, sizeof peak));
     printf("policy     %s\n\n", plan_policy_name(p->policy));
     printf("step       %8.4f s   all in HBM %.4f s, %.2f times as long\n", seconds(r->step_ns),
@@ -188,13 +188,13 @@ static json_t *refuges(const struct prediction *p)
 {
     json_t *list = json_array();
     char name[16];
-    for (uint32_t i = 0; i < p->costs.refuges; i++) {
+    for (uint32_t i = 0; i < p->job->costs.refuges; i++) {
         const struct sim_traffic *traffic = &p->result.traffic[i];
         json_array_append_new(
             list,
             json_pack("{ss si sI sI sI sf sI sf sI}", "place", refuge_name(p, i, name, sizeof name),
-                      "hops", (int)p->costs.refuge[i].hops, "room_bytes",
-                      (json_int_t)p->limits.refuge_bytes[i], "used_peak_bytes",
+                      "hops", (int)p->job->costs.refuge[i].hops, "room_bytes",
+                      (json_int_t)p->job->limits.refuge_bytes[i], "used_peak_bytes",
                       (json_int_t)p->result.refuge_peak_bytes[i], "in_bytes",
                       (json_int_t)traffic->in_bytes, "in_busy_s", seconds(traffic->in_busy_ns),
                       "out_bytes", (json_int_t)traffic->out_bytes, "out_busy_s",
@@ -208,8 +208,8 @@ static json_t *links(const struct prediction *p)
 {
     json_t *list = json_array();
     char ends[2][16];
-    for (uint32_t i = 0; i < p->machine->links; i++) {
-        const uint8_t *end = p->machine->link[i].ends;
+    for (uint32_t i = 0; i < p->job->machine->links; i++) {
+        const uint8_t *end = p->job->machine->link[i].ends;
         json_array_append_new(list, json_pack("{s[ss] sI sI}", "between",
                                               end_name(end[0], ends[0], sizeof ends[0]),
                                               end_name(end[1], ends[1], sizeof ends[1]),
@@ -228,12 +228,12 @@ void sim_print_json(const struct prediction *p)
                             json_real(seconds(r->stall_ns[i])));
     json_t *root = json_pack(
         "{ss ss ss ss sb sf sf sf so sI sI sI sI sI sI sI sI sf sf so so so so so}", "trace",
-        p->trace, "machine", p->machine->name, "policy", plan_policy_name(p->policy), "refuge",
-        cards_help(p) ? "cards" : "host", "repeats", p->repeats, "step_s", seconds(r->step_ns),
+        p->trace, "machine", p->job->machine->name, "policy", plan_policy_name(p->policy), "refuge",
+        cards_help(p) ? "cards" : "host", "repeats", p->job->repeats, "step_s", seconds(r->step_ns),
         "in_hbm_s", seconds(r->in_hbm_ns), "stall_s", seconds(stall_ns(r)), "stalls_s", stalls,
         "in_bytes", (json_int_t)r->in_bytes, "out_bytes", (json_int_t)r->out_bytes,
         "in_place_bytes", (json_int_t)r->in_place_bytes, "peak_bytes", (json_int_t)p->peak_bytes,
-        "hbm_bytes", (json_int_t)p->limits.hbm_bytes, "hbm_used_peak_bytes",
+        "hbm_bytes", (json_int_t)p->job->limits.hbm_bytes, "hbm_used_peak_bytes",
         (json_int_t)r->used_peak_bytes, "host_used_peak_bytes", (json_int_t)r->host_peak_bytes,
         "chunk_bytes", (json_int_t)p->chunk_bytes, "in_busy_s", seconds(busiest_ns(p, true)),
         "out_busy_s", seconds(busiest_ns(p, false)), "moves", moves(r), "steps_s", steps(r),

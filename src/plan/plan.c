@@ -51,30 +51,34 @@ struct search {
 };
 
 /* How many refuges are as near as number `least` - 1: at most a tenth slower. */
-static uint32_t near_refuges(const struct search *search, uint32_t least)
+static uint32_t near_refuges(const struct plan_costs *costs, uint32_t least)
 {
-    const struct plan_costs *costs = search->costs;
     double most_ns = plan_return_ns(&costs->refuge[least - 1]) * 1.1;
     uint32_t near = least;
     while (near < costs->refuges && plan_return_ns(&costs->refuge[near]) <= most_ns) near++;
     return near;
 }
 
-static struct executor_options default_options(const struct search *search)
+struct executor_options plan_options(const struct plan_costs *costs,
+                                     const struct plan_limits *limits, uint64_t chunk_bytes)
 {
-    const struct plan_costs *costs = search->costs;
     struct executor_options options = {.mode = EXECUTOR_EAGER,
-                                       .capacity_bytes = search->limits->hbm_bytes,
+                                       .capacity_bytes = limits->hbm_bytes,
                                        .refuges = costs->refuges,
-                                       .near = near_refuges(search, 1),
-                                       .spare_bytes = SPARE_CHUNKS * search->shape->chunk_bytes,
+                                       .near = near_refuges(costs, 1),
+                                       .spare_bytes = SPARE_CHUNKS * chunk_bytes,
                                        .ahead_ops = AHEAD_OPS,
                                        .lead_ops = LEAD_OPS};
     for (uint32_t i = 0; i < costs->refuges; i++)
-        options.refuge[i] = (struct executor_refuge){search->limits->refuge_bytes[i],
+        options.refuge[i] = (struct executor_refuge){limits->refuge_bytes[i],
                                                      (uint32_t)plan_return_ns(&costs->refuge[i]),
                                                      costs->refuge[i].in_place_works};
     return options;
+}
+
+static struct executor_options default_options(const struct search *search)
+{
+    return plan_options(search->costs, search->limits, search->shape->chunk_bytes);
 }
 
 static void keep(struct search *search, const struct sim_result *result)
@@ -198,7 +202,7 @@ static void try_farther(struct search *search)
         gaps_find_saves(&search->gaps);
     }
     while (search->options.near < search->options.refuges && !is_perfect(search)) {
-        search->options.near = near_refuges(search, search->options.near + 1);
+        search->options.near = near_refuges(search->costs, search->options.near + 1);
         try(search, NULL);
     }
     search->options = default_options(search);

@@ -43,6 +43,12 @@ uint64_t plan_refuge_bytes(const struct plan_limits *limits);
 /* Whole chunks for a card of which hbm_bytes may be used: a twelfth, 2 to 64 MiB. */
 uint64_t plan_chunk_bytes(uint64_t hbm_bytes, uint64_t granularity_bytes);
 
+/* What the planner starts from: the EAGER rule, which is the one that the pool follows most
+ * closely.
+ */
+struct executor_options plan_options(const struct plan_costs *costs,
+                                     const struct plan_limits *limits, uint64_t chunk_bytes);
+
 /* Makes a plan by a policy. VP_QUOTA: the step cannot run within the limits, logged with numbers.
  * VP_NO_HOST_MEMORY. */
 vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
