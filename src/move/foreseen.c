@@ -226,7 +226,7 @@ static bool bring_next(struct move *move, unsigned card, struct move_action *act
     uint64_t reserve = IN_RESERVES * move_reserve_pages(move), room = room_pages(move, card);
     uint64_t need = nearest->pages + growth_pages(move, ahead) + reserve;
     if (need > room + move->segments->outlooks[card].dead_pages) return false;
-    if (nearest->pages > room) return drop_dead(move, card, 0, action);
+    if (nearest->pages > room) return drop_dead(move, card, ahead, action);
     return map_home(move, nearest, action);
 }
 
@@ -235,8 +235,10 @@ static bool map_next_born(struct move *move, unsigned card, struct move_action *
     uint32_t ahead;
     struct chunk *born = find_nearest(move, card, STANDING_EMPTY, soon_ops(move), &ahead);
     if (!born) return false;
-    if (born->pages > room_pages(move, card))
-        return drop_dead(move, card, 2 * soon_ops(move), action);
+    /* What is used before that has the room first: else it is taken, and made again, for ever. */
+    const struct chunk *sooner = find_nearest(move, card, STANDING_ABSENT, ahead - 1, &ahead);
+    uint64_t pages = born->pages + (sooner ? sooner->pages : 0u);
+    if (pages > room_pages(move, card)) return drop_dead(move, card, 2 * soon_ops(move), action);
     return map_home(move, born, action);
 }
 
