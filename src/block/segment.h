@@ -85,8 +85,6 @@ struct block {
     uint64_t seen; /* scratch: the last list of blocks that it is in */
 };
 
-enum { BLOCK_SMALL_BYTES = 1 << 20 }; /* those up to this stay out of traces */
-
 enum segment_state { SEGMENT_LIVE, SEGMENT_RESTING, SEGMENT_BARE };
 
 struct segment {
@@ -189,6 +187,12 @@ void segment_rest(struct segments *segments, struct segment *segment);
 
 /* A resting segment whose chunks are all EMPTY: its range serves any size. */
 void segment_bare(struct segments *segments, struct segment *segment);
+
+/* Too small for traces, and for the finder: as small as what shares a page, 1 MiB on real cards. */
+static inline bool block_is_small(const struct segments *segments, uint64_t bytes)
+{
+    return bytes <= UINT64_C(1) << segments->space->page_shift >> 1;
+}
 
 /* Chunks RESIDENT at home. */
 static inline uint32_t segment_home_chunks(const struct segment *segment)

@@ -1,18 +1,18 @@
-/* Blocks as traces and the finder know them: by number, those of more than 1 MiB. */
+/* Blocks as traces and the finder know them: by number, those that are not small. */
 #include "pool/internal.h"
 
 #include "trace/trace.h"
 
 void pool_block_lives(vp_pool *pool, uint32_t id, uint64_t bytes)
 {
-    if (bytes <= BLOCK_SMALL_BYTES) return;
+    if (block_is_small(&pool->segments, bytes)) return;
     if (pool->record) record_alloc(pool, id, bytes);
     if (pool->foresee) foresee_alloc(pool, id, bytes);
 }
 
 void pool_block_dies(vp_pool *pool, uint32_t id, uint64_t bytes)
 {
-    if (bytes <= BLOCK_SMALL_BYTES) return;
+    if (block_is_small(&pool->segments, bytes)) return;
     if (pool->record) record_free(pool, id);
     if (pool->foresee) foresee_free(pool, id);
 }
@@ -31,7 +31,7 @@ static uint32_t unseen_at(vp_pool *pool, vp_addr address, uint64_t serial)
         bytes = block->end - block->start;
         id = block->id;
     }
-    if (bytes <= BLOCK_SMALL_BYTES || *seen == serial) return 0;
+    if (block_is_small(&pool->segments, bytes) || *seen == serial) return 0;
     *seen = serial;
     return id;
 }

@@ -164,11 +164,11 @@ static void announce(vp_pool *pool, struct finder *finder)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
         if (segment->state != SEGMENT_LIVE || segment->slab) continue;
-        if (!segment->noted && segment->bytes > BLOCK_SMALL_BYTES)
+        if (!segment->noted && !block_is_small(&pool->segments, segment->bytes))
             finder_alloc(finder, segment->id, segment->bytes);
         for (uint32_t i = 0; segment->noted && i < segment->block_count; i++) {
             const struct block *block = &segment->blocks[i];
-            if (block->end - block->start > BLOCK_SMALL_BYTES)
+            if (!block_is_small(&pool->segments, block->end - block->start))
                 finder_alloc(finder, block->id, block->end - block->start);
         }
     }

@@ -100,6 +100,7 @@ void actions_of_thread(void *argument)
     struct thread *thread = argument;
     CUresult result = cuCtxSetCurrent(sim.context[thread->card]);
     if (result != CUDA_SUCCESS) sim_fail("cuCtxSetCurrent returned %d", result);
+    if (sim.profile.plans && thread->index == 0) steps_play(thread, act);
     while (thread->left-- > 0) {
         act(thread);
         emu_advance_ns(sim_below(sim_chance(10) ? 100000 : 2000));
@@ -142,4 +143,13 @@ void actions_of_mover(void *unused)
 void actions_of_copier(void *unused)
 {
     pool_copy_main(sim.pool);
+}
+
+void actions_of_student(void *unused)
+{
+    vp_pool *pool = sim.pool;
+    pool_lock(pool);
+    while (!pool->foresee && !pool->stopping) pool_wait(pool, 0);
+    pool_unlock(pool);
+    if (pool->foresee) foresee_main(pool);
 }

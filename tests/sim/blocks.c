@@ -98,19 +98,24 @@ static vp_addr allocate(struct thread *thread, uint64_t bytes)
     return 0;
 }
 
-void blocks_allocate(struct thread *thread)
+struct sim_block *blocks_make(struct thread *thread, uint64_t bytes)
 {
-    uint64_t bytes = choose_bytes();
     vp_addr address = allocate(thread, bytes);
     sim_trace("alloc %" PRIu64 " bytes: %#" PRIx64, bytes, address);
-    if (!address) return;
+    if (!address) return NULL;
     struct sim_block *block = vacant_block();
     if (block) {
         enter(block, thread->card, address, bytes / 8);
-        return;
+        return block;
     }
     vp_status status = vp_free(sim.pool, address);
     if (status != VP_OK) sim_fail("vp_free: %s", vp_status_text(status));
+    return NULL;
+}
+
+void blocks_allocate(struct thread *thread)
+{
+    blocks_make(thread, choose_bytes());
 }
 
 /* ---- An allocator above ---- */
@@ -239,7 +244,8 @@ void blocks_free_some(void)
         return;
     }
     struct sim_block *block = &sim.blocks[sim_below(SIM_BLOCKS)];
-    if (block->alive && !block->reading && !block->writing) blocks_free(block);
+    bool used = block->reading || block->writing || block->kept;
+    if (block->alive && !used) blocks_free(block);
 }
 
 void blocks_free_all(void)

@@ -47,6 +47,14 @@ void edge_yield(void)
     switch_at(sim.profile.switch_percent);
 }
 
+static void let_time_pass(void);
+
+void edge_pause(void)
+{
+    let_time_pass();
+    switch_at(80);
+}
+
 /* ---- Hooks ---- */
 
 static void catch_up(uint64_t at_ns)
@@ -157,6 +165,7 @@ static struct pool_edge hooks = {.locked = locked,
 const struct pool_edge *edge_hooks(void)
 {
     hooks.threads = sim.profile.paced;
+    hooks.foresee = sim.profile.plans ? NULL : foresee;
     return &hooks;
 }
 
@@ -227,11 +236,11 @@ static bool is_rare(enum sim_call call)
 {
     return call == SIM_cuKernelGetName || call == SIM_cuFuncGetName ||
            call == SIM_cuFuncGetParamInfo || call == SIM_cuEventSynchronize ||
-           call == SIM_cuStreamSynchronize || call == SIM_cuCtxSynchronize ||
-           call == SIM_cuModuleLoadData || call == SIM_cuModuleGetFunction ||
-           call == SIM_cuModuleUnload || call == SIM_cuStreamCreateWithPriority ||
-           call == SIM_cuMemHostAlloc || call == SIM_cuThreadExchangeStreamCaptureMode ||
-           call == SIM_cuStreamIsCapturing;
+           call == SIM_cuStreamSynchronize || call == SIM_cuEventElapsedTime ||
+           call == SIM_cuCtxSynchronize || call == SIM_cuModuleLoadData ||
+           call == SIM_cuModuleGetFunction || call == SIM_cuModuleUnload ||
+           call == SIM_cuStreamCreateWithPriority || call == SIM_cuMemHostAlloc ||
+           call == SIM_cuThreadExchangeStreamCaptureMode || call == SIM_cuStreamIsCapturing;
 }
 
 static bool fails(enum sim_call call)
@@ -303,6 +312,9 @@ static CUresult map_by_pool(CUdeviceptr address, size_t bytes, size_t offset,
                             CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     sim_trace("    map %#llx, %zu bytes", address, bytes);
+    const struct move *move = &sim.pool->move;
+    bool ahead = move_looks_ahead(move) && list_empty(&move->requests) && list_empty(&move->wanted);
+    sim.coverage.ahead += sim.running && ahead && pool_owns(sim.pool, address);
     return wrapped_cuMemMap(address, bytes, offset, handle, flags);
 }
 

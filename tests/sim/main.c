@@ -11,7 +11,7 @@
 
 #include "sim.h"
 
-enum { WORKERS = 2, ENOUGH_SEEDS = 300, SEED_CPU_S = 60, LEAST_MOVES = 10 };
+enum { WORKERS = 2, ENOUGH_SEEDS = 300, SEED_CPU_S = 60, SEED_S = 600, LEAST_MOVES = 10 };
 
 /* What a worker tells its parent, in memory that they share. */
 struct report {
@@ -24,11 +24,24 @@ struct settings {
     bool one, trace;
 };
 
-/* A seed that runs in circles is a failure with a name. */
+/* The watchdog. What it says may hang, too: then the signal that comes next ends the process. */
+static void bark(int number)
+{
+    signal(SIGALRM, SIG_DFL);
+    alarm(5);
+    sim_fail("%s: %" PRIu64 " steps, the last progress at %" PRIu64 "; the lock is %s",
+             number == SIGALRM ? "hangs" : "runs for ever", sim.steps, sim.progress_step,
+             sim.locked ? "held" : "free");
+}
+
+/* A seed that runs in circles, or waits for what does not come, is a failure with a name. */
 static void limit_time(void)
 {
     struct itimerval limit = {.it_value = {.tv_sec = SEED_CPU_S}};
+    signal(SIGVTALRM, bark);
+    signal(SIGALRM, bark);
     setitimer(ITIMER_VIRTUAL, &limit, NULL);
+    alarm(SEED_S);
 }
 
 _Noreturn static void work(const struct settings *settings, unsigned worker, struct report *report)
@@ -84,10 +97,36 @@ static bool print_missing(const struct coverage *coverage)
     return missing == 0;
 }
 
+/* Plans have to be made, carried out and broken: prints what was not; true when there is nothing.
+ */
+static bool print_unplanned(const struct coverage *coverage)
+{
+    const struct {
+        uint64_t count;
+        const char *what;
+    } wanted[] = {
+        {coverage->deviations, "a step that differs"},
+        {coverage->plans, "a period that is learned"},
+        {coverage->followed, "an operation that comes as foretold"},
+        {coverage->left, "a period that is left"},
+        {coverage->returned, "a way back into it"},
+        {coverage->ahead, "a chunk mapped ahead of need"},
+        {coverage->early_copies, "a chunk copied early"},
+        {coverage->clean_drops, "a chunk that leaves as it came"},
+    };
+    bool whole = true;
+    for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        if (!wanted[i].count) printf("never happened: %s\n", wanted[i].what);
+        whole &= wanted[i].count > 0;
+    }
+    return whole;
+}
+
 static bool is_enough(const struct coverage *coverage)
 {
     print_counts(coverage);
     bool whole = print_missing(coverage);
+    whole &= print_unplanned(coverage);
     bool moved = coverage->moves >= LEAST_MOVES * coverage->seeds;
     if (!moved) printf("fewer than %d moves a seed\n", LEAST_MOVES);
     return (whole && moved) || coverage->seeds < ENOUGH_SEEDS;
@@ -104,8 +143,7 @@ static void stop(const pid_t *workers)
 static void say_why(int status, uint64_t seed)
 {
     if (!WIFSIGNALED(status)) return; /* it has said so itself */
-    bool late = WTERMSIG(status) == SIGVTALRM;
-    printf("seed %" PRIu64 ": %s\n", seed, late ? "runs for ever" : strsignal(WTERMSIG(status)));
+    printf("seed %" PRIu64 ": %s\n", seed, strsignal(WTERMSIG(status)));
 }
 
 /* Runs all seeds; returns 0, or 1 with the first seed that failed in *failed. */

@@ -64,6 +64,38 @@ BUGS = {
     }
     land(move, chunk);
 """)),
+    "clean": ("drop a chunk as it came, though it was written since", ("src/pool/work.c", """\
+    result->unchanged = action->check && digest_is_equal(&result->digest, &action->expected);
+""", """\
+    result->unchanged = action->check;
+""")),
+    "kept": ("drop a chunk copied early, though it was written since", ("src/move/policy.c", """\
+    chunk->early = false;
+    chunk->left_at = move->foresight.clock;
+""", """\
+    action->digest = chunk->early;
+    chunk->early = false;
+    chunk->left_at = move->foresight.clock;
+"""), ("src/pool/work.c", """\
+    result->unchanged = action->check && digest_is_equal(&result->digest, &action->expected);
+""", """\
+    bool kept = action->digest;
+    bool equal = digest_is_equal(&result->digest, &action->expected);
+    result->unchanged = action->check && (kept || equal);
+""")),
+    "busy": ("copy early what is still being written", ("src/move/foreseen.c", """\
+            if (!policy_segment_is_idle(move, segment)) break;
+            found = chunk;
+            least = ahead;
+""", """\
+            found = chunk;
+            least = ahead;
+""")),
+    "trust": ("launch while moves are made ahead, whether all is there or not", ("src/pool/operation.c", """\
+    if (!all_ready(op) || vet_is_due(op)) {
+""", """\
+    if ((!all_ready(op) && !move_looks_ahead(&pool->move)) || vet_is_due(op)) {
+""")),
 }
 SEEN = re.compile(r"^failed: replay with sim --seed (\d+)", re.MULTILINE)
 

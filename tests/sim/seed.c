@@ -9,8 +9,8 @@
 
 struct sim sim;
 
-enum { MOVER = SIM_THREADS, COPIER, OPENS_MOST = 50 };
-_Static_assert(FIBERS == COPIER + 1, "the mover has two threads");
+enum { MOVER = SIM_THREADS, COPIER, STUDENT, OPENS_MOST = 50 };
+_Static_assert(FIBERS == STUDENT + 1, "the pool has three threads");
 
 void sim_fail(const char *format, ...)
 {
@@ -77,7 +77,8 @@ static void open_pool(void)
     }
     sim.injecting = sim.profile.failures != FAIL_NEVER;
     sim.injected = false;
-    sim.pool->move.ease_ops = (uint32_t)random_below(&sim.schedule, 32); /* periods are short */
+    bool eager = random_below(&sim.schedule, 2); /* periods are short */
+    sim.pool->move.ease_ops = eager ? 0 : (uint32_t)random_below(&sim.schedule, 32);
     if (sim.profile.forecasts &&
         foresight_create(&sim.pool->move.foresight, &sim.pool->segments) != VP_OK)
         sim_fail("no memory for forecasts");
@@ -129,6 +130,7 @@ static void run_threads(void)
         fiber_start(i, actions_of_thread, &sim.threads[i]);
     fiber_start(MOVER, actions_of_mover, NULL);
     if (sim.profile.paced) fiber_start(COPIER, actions_of_copier, NULL);
+    if (sim.profile.plans) fiber_start(STUDENT, actions_of_student, NULL);
     sim.done = false;
     sim.running = true;
     fiber_run_all(resumed);
@@ -161,6 +163,14 @@ static void count(void)
     coverage->moves += move->counts.fetches + move->counts.evictions + move->counts.drops;
     coverage->recalls += move->counts.recalls;
     coverage->in_place += move->counts.in_place;
+    coverage->early_copies += move->counts.early_copies;
+    coverage->clean_drops += move->counts.clean_drops;
+    vp_stats stats;
+    vp_stats_read(sim.pool, &stats);
+    coverage->plans += stats.finder_periods;
+    coverage->followed += stats.finder_matched + stats.finder_touches;
+    coverage->left += stats.finder_deviations;
+    coverage->returned += stats.finder_returns;
     for (unsigned state = 0; state < CHUNK_STATES; state++)
         for (unsigned event = 0; event < MOVE_EVENT_COUNT; event++) {
             uint64_t times = move->coverage[state][event];

@@ -20,6 +20,7 @@
  *     order.c      the order of operations
  *     kernels.c    the kernels, emulated and on the reference memory
  *     work.c       launches
+ *     steps.c      a program that repeats itself, for the pool to learn
  *     transfer.c   copies and memsets
  *     graphs.c     captures, and what comes of them
  *     actions.c    everything else a program does, and what it does next */
@@ -88,7 +89,16 @@ EMU_CALLS(SIM_DECLARE)
     X(failed_opens, "pools that failed to open")                                                   \
     X(cards_lost, "cards lost")                                                                    \
     X(verified, "seeds in verify mode")                                                            \
-    X(poisoned, "seeds that lost a chunk's data, and were told so")
+    X(poisoned, "seeds that lost a chunk's data, and were told so")                                \
+    X(steps, "steps of programs that repeat themselves")                                           \
+    X(deviations, "of these, steps that differed on purpose")                                      \
+    X(plans, "periods that the pool learned")                                                      \
+    X(followed, "operations that came as foretold")                                                \
+    X(left, "times that a period was left")                                                        \
+    X(returned, "times that it was found again")                                                   \
+    X(ahead, "chunks mapped before anybody waited for them")                                       \
+    X(early_copies, "chunks copied out before they had to leave")                                  \
+    X(clean_drops, "chunks that left without a copy, as they had come")
 
 struct coverage {
 #define SIM_COUNT(name, text) uint64_t name;
@@ -115,6 +125,7 @@ enum known { UNKNOWN, KNOWN, KNOWN_DEAD };
 
 struct sim_block {
     bool alive, lost; /* lost: its data is gone, as the pool said */
+    bool kept;        /* the program that repeats itself has it: nobody else frees it */
     vp_addr address;
     uint64_t words; /* of 8 bytes */
     uint64_t *value;
@@ -192,11 +203,12 @@ struct profile {
     enum sim_profile_failures failures;
     bool failing_open, failing_close;
     bool lose_card;
-    bool tables; /* programs keep addresses in memory */
-    bool paced;  /* copies out go in pieces, by a thread of their own */
-    bool forecasts;
-    unsigned period;    /* of the forecasts, in operations */
+    bool tables;        /* programs keep addresses in memory */
+    bool paced;         /* copies out go in pieces, by a thread of their own */
+    bool forecasts;     /* made up */
+    unsigned period;    /* of these, in operations */
     unsigned inflation; /* of what they say is needed */
+    bool plans;         /* a program that repeats itself, and forecasts made by the pool itself */
     bool exact; /* nothing gives less memory than the pool is told: refusals are then bugs */
     uint64_t largest_bytes;
 };
@@ -270,11 +282,13 @@ void edge_open(void);       /* before a seed */
 void edge_wrap_driver(struct driver *driver);
 const char *edge_call_name(enum sim_call call);
 void edge_yield(void);    /* another thread may run here */
+void edge_pause(void);    /* nothing can be done now: time passes, and others run */
 void edge_progress(void); /* something was achieved: the watchdog starts anew */
 
 /* blocks.c */
 struct sim_block *blocks_pick(unsigned card, uint64_t least_words); /* NULL: none suits */
 struct sim_block *blocks_find(vp_addr address); /* the live block that holds it, or NULL */
+struct sim_block *blocks_make(struct thread *thread, uint64_t bytes); /* NULL: refused */
 void blocks_allocate(struct thread *thread);
 void blocks_cut(struct thread *thread);
 void blocks_free(struct sim_block *block);
@@ -295,6 +309,7 @@ vp_addr blocks_stale_address(void); /* of a block that was freed, or anything */
 void streams_open_default(void); /* the default streams of all cards and threads */
 void streams_close_all(void);
 unsigned streams_pick(struct thread *thread);
+unsigned streams_default(unsigned card, int owner); /* -1: the one for synchronous calls */
 void streams_make(struct thread *thread);
 void streams_destroy_one(struct thread *thread);
 void streams_wait(unsigned stream,
@@ -330,7 +345,7 @@ uint64_t kernels_mix_value(uint64_t old, uint64_t other, uint64_t seed);
 /* order.c: one operation, what it reads and writes. */
 struct job {
     struct thread *thread;
-    unsigned stream;
+    unsigned stream, variant; /* of the kernel */
     struct sim_block *reads[2 * SIM_NAMED], *writes[SIM_NAMED];
     unsigned read_count, write_count;
 };
@@ -349,15 +364,20 @@ void job_check_admitted(CUresult result, const char *what);
 
 /* work.c */
 void work_launch(struct thread *thread);
+CUresult work_run(struct job *job, enum kernel kernel, void **params, unsigned count);
 void work_hidden(struct thread *thread); /* a kernel that finds blocks through a table */
 
 /* transfer.c */
 void transfer_copy(struct thread *thread);
 void transfer_memset(struct thread *thread);
 void transfer_read(struct thread *thread, struct sim_block *block, uint64_t first, uint64_t words);
+void transfer_write(struct thread *thread, unsigned stream, struct sim_block *block);
 /* Pinned memory is in use until its event has come to pass, and is looked at then. */
 void transfer_mark_pinned(struct thread *thread, unsigned stream);
 void transfer_look_at_pinned(struct thread *thread);
+
+/* steps.c: with an action of another kind now and then, as the caller has it. */
+void steps_play(struct thread *thread, void (*act)(struct thread *thread));
 
 /* graphs.c */
 void graphs_run(struct thread *thread);
@@ -365,6 +385,7 @@ void graphs_run(struct thread *thread);
 /* actions.c */
 void actions_of_thread(void *thread);
 void actions_of_mover(void *unused);
-void actions_of_copier(void *unused); /* the mover's other thread */
+void actions_of_copier(void *unused);  /* the mover's other thread */
+void actions_of_student(void *unused); /* the finder's */
 
 #endif

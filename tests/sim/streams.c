@@ -50,6 +50,16 @@ static bool is_default(const struct stream *stream)
     return stream->handle == NULL || stream->handle == CU_STREAM_PER_THREAD;
 }
 
+unsigned streams_default(unsigned card, int owner)
+{
+    for (unsigned i = 0; i < SIM_STREAMS; i++) {
+        const struct stream *stream = &sim.streams[i];
+        bool right = stream->alive && stream->card == card && stream->owner == owner;
+        if (right && is_default(stream)) return i;
+    }
+    sim_fail("card %u has no default stream", card);
+}
+
 void streams_make(struct thread *thread)
 {
     struct stream *stream = take(thread->card);

@@ -99,14 +99,6 @@ static CUresult copy(struct job *job, const struct transfer *t)
     return result;
 }
 
-/* The default stream's place in the list, for synchronous calls. */
-static unsigned legacy_stream(unsigned card)
-{
-    for (unsigned i = 0; i < SIM_STREAMS; i++)
-        if (sim.streams[i].alive && !sim.streams[i].handle && sim.streams[i].card == card) return i;
-    sim_fail("card %u has no default stream", card);
-}
-
 static enum form pick_form(enum form sync, enum form async)
 {
     enum form forms[] = {sync, async, async, sim_chance(50) ? ANY : ANY_ASYNC,
@@ -154,15 +146,13 @@ static void enter_words(struct place to, const uint64_t *words, uint64_t count, 
     to.block->pointers |= pointers;
 }
 
-static void copy_in(struct job *job, struct sim_block *block)
+static void copy_in(struct job *job, struct place to, uint64_t words, enum form form)
 {
     struct thread *thread = job->thread;
-    struct transfer t = {.form = pick_form(HTOD, HTOD_ASYNC)};
-    uint64_t words = block->words < SIM_PINNED_WORDS ? block->words : SIM_PINNED_WORDS;
-    struct place to = blocks_pick_part(block, &words);
-    if (is_sync(t.form)) job->stream = legacy_stream(thread->card);
+    struct transfer t = {.form = form};
+    if (is_sync(t.form)) job->stream = streams_default(thread->card, -1);
     shape(&t, &words);
-    job_writes(job, block);
+    job_writes(job, to.block);
     if (!job_begin(job)) return;
     bool pinned = sim_chance(50);
     if (pinned) transfer_look_at_pinned(thread);
@@ -179,6 +169,13 @@ static void copy_in(struct job *job, struct sim_block *block)
         if (pinned) transfer_mark_pinned(thread, job->stream);
     }
     job_end(job, result, "copy in");
+}
+
+void transfer_write(struct thread *thread, unsigned stream, struct sim_block *block)
+{
+    struct job job = {.thread = thread, .stream = stream};
+    uint64_t words = block->words < SIM_PINNED_WORDS ? block->words : SIM_PINNED_WORDS;
+    copy_in(&job, (struct place){block, 0}, words, HTOD_ASYNC);
 }
 
 /* ---- To the host ---- */
@@ -222,7 +219,7 @@ static void copy_out(struct job *job, struct place from, uint64_t words, enum fo
 {
     struct thread *thread = job->thread;
     struct transfer t = {.form = form, .from = place_address(from)};
-    if (is_sync(form)) job->stream = legacy_stream(thread->card);
+    if (is_sync(form)) job->stream = streams_default(thread->card, -1);
     shape(&t, &words);
     job_reads(job, from.block);
     if (!job_begin(job)) return;
@@ -254,7 +251,7 @@ static void copy_between(struct job *job, struct sim_block *to_block, struct sim
     struct transfer t = {.form = pick_form(DTOD, DTOD_ASYNC)};
     uint64_t words = to_block->words < from_block->words ? to_block->words : from_block->words;
     struct place to = blocks_pick_part(to_block, &words), from = {from_block, 0};
-    if (is_sync(t.form)) job->stream = legacy_stream(job->thread->card);
+    if (is_sync(t.form)) job->stream = streams_default(job->thread->card, -1);
     shape(&t, &words);
     job_writes(job, to_block);
     job_reads(job, from_block);
@@ -274,10 +271,11 @@ void transfer_copy(struct thread *thread)
     struct sim_block *one = blocks_pick(thread->card, 1), *other = blocks_pick(thread->card, 1);
     if (!one || !other) return;
     uint64_t kind = sim_below(10);
+    uint64_t words = one->words < SIM_PINNED_WORDS ? one->words : SIM_PINNED_WORDS;
     if (kind < 3) {
-        copy_in(&job, one);
+        struct place to = blocks_pick_part(one, &words);
+        copy_in(&job, to, words, pick_form(HTOD, HTOD_ASYNC));
     } else if (kind < 7 || one == other) {
-        uint64_t words = one->words < SIM_PINNED_WORDS ? one->words : SIM_PINNED_WORDS;
         struct place from = blocks_pick_part(one, &words);
         copy_out(&job, from, words, pick_form(DTOH, DTOH_ASYNC), sim_chance(50));
     } else {
@@ -305,7 +303,7 @@ void transfer_memset(struct thread *thread)
     uint64_t words = block->words;
     uint32_t value = (uint32_t)sim_below(bytes ? 256 : UINT32_MAX);
     struct place to = blocks_pick_part(block, &words);
-    if (sync) job.stream = legacy_stream(thread->card);
+    if (sync) job.stream = streams_default(thread->card, -1);
     job_writes(&job, block);
     if (!job_begin(&job)) return;
     vp_addr address = place_address(to);

@@ -38,14 +38,13 @@ static CUresult launch_native(CUfunction function, CUstream stream, void **param
 }
 
 /* As the shim does it. */
-static CUresult launch(struct job *job, enum kernel kernel, void **params, unsigned count)
+CUresult work_run(struct job *job, enum kernel kernel, void **params, unsigned count)
 {
     char buffer[64];
     size_t bytes;
     void *extra[5];
     CUstream stream = sim.streams[job->stream].handle;
-    CUfunction function =
-        kernels_get(sim.module[job->thread->card], kernel, (unsigned)sim_below(SIM_VARIANTS));
+    CUfunction function = kernels_get(sim.module[job->thread->card], kernel, job->variant);
     if (!function) return CUDA_ERROR_UNKNOWN;
     bool packed = sim_chance(20);
     if (packed) pack(kernel, params, count, buffer, &bytes, extra);
@@ -95,7 +94,7 @@ static void fill(struct job *job, struct sim_block *block)
     if (!job_begin(job)) return;
     sim_trace("fill %#" PRIx64 ", %" PRIu64 " words, stream %u", dst, words, job->stream);
     CUresult result = sim_chance(10) ? launch_announced(job, KERNEL_FILL, params)
-                                     : launch(job, KERNEL_FILL, params, 4);
+                                     : work_run(job, KERNEL_FILL, params, 4);
     for (uint64_t i = 0; i < words && result == CUDA_SUCCESS; i++)
         blocks_set_word(to, i, kernels_fill_value(seed, i), KNOWN);
     job_end(job, result, "fill");
@@ -114,7 +113,7 @@ static void mix(struct job *job, struct sim_block *to_block, struct sim_block *f
     sim_trace("mix %#" PRIx64 " with %#" PRIx64 ", %" PRIu64 " words, stream %u", dst, src, words,
               job->stream);
     CUresult result = sim_chance(10) ? launch_announced(job, KERNEL_MIX, params)
-                                     : launch(job, KERNEL_MIX, params, 4);
+                                     : work_run(job, KERNEL_MIX, params, 4);
     if (result == CUDA_SUCCESS) blocks_mix_words(to, &from, words, seed);
     job_end(job, result, "mix");
 }
@@ -134,7 +133,7 @@ static void copy_by_kernel(struct job *job, struct sim_block *to_block,
     sim_trace("copy to %#" PRIx64 " from %#" PRIx64 ", %" PRIu64 " words + %" PRIu64 ", stream %u",
               dst, src, words, delta, job->stream);
     CUresult result =
-        delta ? launch(job, KERNEL_DERIVE, params, 4) : launch(job, KERNEL_COPY, params, 3);
+        delta ? work_run(job, KERNEL_DERIVE, params, 4) : work_run(job, KERNEL_COPY, params, 3);
     if (result == CUDA_SUCCESS) blocks_copy_words(to, from, words, delta);
     job_end(job, result, "copy by kernel");
 }
@@ -157,7 +156,7 @@ static void point(struct job *job, struct sim_block *table)
     if (!job_begin(job)) return;
     sim_trace("point from %#" PRIx64 " to %#" PRIx64 " %#" PRIx64 " %#" PRIx64 ", stream %u", base,
               addresses[0], addresses[1], addresses[2], job->stream);
-    CUresult result = launch(job, KERNEL_POINT, params, 2);
+    CUresult result = work_run(job, KERNEL_POINT, params, 2);
     for (unsigned i = 0; i < POINT_COUNT && result == CUDA_SUCCESS; i++) {
         bool alive = sim.coverage.frees == frees; /* as far as is known */
         blocks_set_word((struct place){table, args.at}, i, addresses[i],
@@ -169,7 +168,9 @@ static void point(struct job *job, struct sim_block *table)
 
 void work_launch(struct thread *thread)
 {
-    struct job job = {.thread = thread, .stream = streams_pick(thread)};
+    struct job job = {.thread = thread,
+                      .stream = streams_pick(thread),
+                      .variant = (unsigned)sim_below(SIM_VARIANTS)};
     struct sim_block *to = blocks_pick(thread->card, 1), *from = blocks_pick(thread->card, 1);
     if (!to || !from) return;
     uint64_t kind = sim_below(10);
@@ -242,7 +243,7 @@ static void gather(struct job *job, struct sim_block *to_block, struct sim_block
     if (!count || !job_begin(job)) return;
     sim_trace("gather into %#" PRIx64 " from %" PRIu64 " of table %#" PRIx64 ", stream %u", dst,
               count, base, job->stream);
-    CUresult result = launch(job, KERNEL_GATHER, params, 4);
+    CUresult result = work_run(job, KERNEL_GATHER, params, 4);
     for (uint64_t k = 0; k < count && result == CUDA_SUCCESS; k++)
         blocks_mix_words(to, &from[k], words, k);
     sim.coverage.hidden += result == CUDA_SUCCESS;
@@ -260,7 +261,7 @@ static void scatter(struct job *job, struct sim_block *table)
     if (!count || !job_begin(job)) return;
     sim_trace("scatter through %" PRIu64 " of table %#" PRIx64 ", stream %u", count, base,
               job->stream);
-    CUresult result = launch(job, KERNEL_SCATTER, params, 4);
+    CUresult result = work_run(job, KERNEL_SCATTER, params, 4);
     for (uint64_t k = 0; k < count && result == CUDA_SUCCESS; k++)
         blocks_mix_words(to[k], NULL, words, seed);
     sim.coverage.hidden += result == CUDA_SUCCESS;
@@ -290,7 +291,7 @@ static void deep(struct job *job, struct sim_block *to_block, struct sim_block *
     sim_trace("gather into %#" PRIx64 " through %" PRIu64 " of the tables at %#" PRIx64
               ", stream %u",
               dst, count, base, job->stream);
-    CUresult result = launch(job, KERNEL_DEEP, params, 4);
+    CUresult result = work_run(job, KERNEL_DEEP, params, 4);
     for (uint64_t k = 0; k < count && result == CUDA_SUCCESS; k++)
         blocks_mix_words(to, &from[k], words, k);
     sim.coverage.hidden += result == CUDA_SUCCESS;
@@ -308,7 +309,9 @@ static struct sim_block *pick_table(unsigned card)
 
 void work_hidden(struct thread *thread)
 {
-    struct job job = {.thread = thread, .stream = streams_pick(thread)};
+    struct job job = {.thread = thread,
+                      .stream = streams_pick(thread),
+                      .variant = (unsigned)sim_below(SIM_VARIANTS)};
     struct sim_block *table = pick_table(thread->card), *to = blocks_pick(thread->card, 1);
     if (!table || !to || to == table) return;
     uint64_t kind = sim_below(10);

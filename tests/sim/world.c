@@ -71,6 +71,21 @@ static void choose_options(uint64_t page, uint64_t card_pages)
     options->policy = sim_chance(70) ? VP_POLICY_PLAN : (uint32_t)sim_below(VP_POLICY_INPLACE + 1);
 }
 
+/* A card and chunks such that the pool has something to plan. */
+static void choose_plans(struct profile *profile, uint64_t page, uint64_t card_pages)
+{
+    profile->paced = true;
+    profile->forecasts = false;
+    bool calm = sim_chance(60); /* the whole way to where copies are made early */
+    if (calm) profile->failures = FAIL_NEVER;
+    if (calm) profile->threads = 1;
+    profile->actions = profile->threads > 1 ? (unsigned)sim_between(20, 300) : 0;
+    sim.options.chunk_bytes = page << sim_below(card_pages < 64 ? 2 : 3);
+    sim.options.hbm_bytes = sim_chance(50) ? 0 : page * sim_between(card_pages * 2 / 3, card_pages);
+    sim.options.host_bytes = page * card_pages * sim_between(2, 8);
+    sim.options.policy = sim_chance(90) ? VP_POLICY_PLAN : VP_POLICY_DEMAND;
+}
+
 static void choose_failures(struct profile *profile)
 {
     uint64_t kind = sim_below(20);
@@ -95,20 +110,23 @@ void world_choose(void)
     profile->forecasts = sim_chance(40);
     profile->period = (unsigned)sim_between(4, 64);
     profile->inflation = (unsigned)sim_between(1, 4);
+    profile->plans = sim_chance(30);
     profile->exact = true;
     choose_failures(profile);
 
     bool large = sim_chance(5);
     uint64_t page = large ? PAGE_BYTES_LARGE : PAGE_BYTES;
     uint64_t card_pages = large ? sim_between(40, 80) : sim_between(16, 128);
+    if (profile->plans && card_pages < 40) card_pages += 40;
     choose_machine(page, card_pages);
     choose_options(page, card_pages);
+    if (profile->plans) choose_plans(profile, page, card_pages);
     profile->largest_bytes = page * sim_between(4, card_pages);
     if (sim_chance(10)) { /* less host memory than the pool is told */
         sim.machine.host_bytes = page * sim_between(card_pages / 2, card_pages) + 8 * MIB;
         profile->exact = sim.options.host_bytes <= sim.machine.host_bytes - 8 * MIB;
     }
-    if (!profile->lose_card && sim_chance(6)) {
+    if (!profile->lose_card && !profile->plans && sim_chance(6)) {
         sim.options.verify = 1 + (uint32_t)sim_below(2);
         sim.coverage.verified++;
         profile->threads = 1; /* its lock is a real one, and fibers share one OS thread */
