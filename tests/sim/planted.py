@@ -91,7 +91,7 @@ BUGS = {
             found = chunk;
             least = ahead;
 """)),
-    "trust": ("launch while moves are made ahead, whether all is there or not", ("src/pool/operation.c", """\
+    "trust": ("launch what is not there while moves are made ahead", ("src/pool/operation.c", """\
     if (!all_ready(op) || vet_is_due(op)) {
 """, """\
     if ((!all_ready(op) && !move_looks_ahead(&pool->move)) || vet_is_due(op)) {
