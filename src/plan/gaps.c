@@ -9,6 +9,9 @@
 /* More than any gap's worth that has a cost. */
 #define FOR_NOTHING (UINT64_C(1) << 62)
 
+/* Of a gap, beside the prices of its copies. */
+#define LEAST_COST 0.02F
+
 void gaps_destroy(struct gaps *gaps)
 {
     free(gaps->gap);
@@ -69,6 +72,12 @@ static int best_first(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
+static void sort_by_worth(struct gaps *gaps, struct sorted *sorted)
+{
+    qsort(sorted, gaps->worth_count, sizeof *sorted, best_first);
+    for (uint32_t i = 0; i < gaps->worth_count; i++) gaps->by_worth[i] = sorted[i].index;
+}
+
 vp_status gaps_weigh(struct gaps *gaps, unsigned in, unsigned out)
 {
     struct sorted *sorted = malloc((gaps->worth_count + 1u) * sizeof *sorted);
@@ -79,8 +88,25 @@ vp_status gaps_weigh(struct gaps *gaps, unsigned in, unsigned out)
         uint64_t worth = cost ? gap->ns * 64 / cost : gap->ns + FOR_NOTHING;
         sorted[i] = (struct sorted){worth, gaps->by_worth[i]};
     }
-    qsort(sorted, gaps->worth_count, sizeof *sorted, best_first);
-    for (uint32_t i = 0; i < gaps->worth_count; i++) gaps->by_worth[i] = sorted[i].index;
+    sort_by_worth(gaps, sorted);
+    free(sorted);
+    return VP_OK;
+}
+
+vp_status gaps_price(struct gaps *gaps, const float *in, const float *out)
+{
+    struct sorted *sorted = malloc((gaps->worth_count + 1u) * sizeof *sorted);
+    if (!sorted) return VP_NO_HOST_MEMORY;
+    uint32_t count = gaps->shape->op_count;
+    for (uint32_t i = 0; i < gaps->worth_count; i++) {
+        const struct gap *gap = &gaps->gap[gaps->by_worth[i]];
+        float cost = LEAST_COST;
+        if (!gap->dies) cost += in[gap->to % count];
+        if (gap->written) cost += out[gap->from % count];
+        sorted[i] =
+            (struct sorted){(uint64_t)((double)gap->ns * 64 / (double)cost), gaps->by_worth[i]};
+    }
+    sort_by_worth(gaps, sorted);
     free(sorted);
     return VP_OK;
 }

@@ -34,6 +34,10 @@ void gaps_destroy(struct gaps *gaps);
  * if it has to be copied out. The link that is busier should weigh more. VP_NO_HOST_MEMORY. */
 vp_status gaps_weigh(struct gaps *gaps, unsigned in, unsigned out) VP_MUST_USE;
 
+/* The same, each copy at the price (0 to 1) that its op has: one home at the op that ends the gap,
+ * one out at the op that begins it. */
+vp_status gaps_price(struct gaps *gaps, const float *in, const float *out) VP_MUST_USE;
+
 /* Starts anew from the gaps marked in `away`; NULL: none. */
 void gaps_set(struct gaps *gaps, const uint8_t *away);
 

@@ -8,8 +8,15 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "plan/gaps.h"
+#include "plan/prices.h"
 
-enum { SPARE_CHUNKS = 3, AHEAD_OPS = 64, LEAD_OPS = 1024, FEW_OPS = 3000, CHUNKS_OF_A_CARD = 12 };
+enum {
+    SPARE_CHUNKS = 3,
+    AHEAD_OPS = 64,
+    LEAD_OPS = 1024,
+    FEW_OPS = 3000, /* longer steps are not searched to the end: it would take too long */
+    CHUNKS_OF_A_CARD = 12,
+};
 
 const char *plan_policy_name(enum plan_policy policy)
 {
@@ -208,12 +215,39 @@ static void try_farther(struct search *search)
     search->options = default_options(search);
 }
 
+/* Gaps anew, by the prices that copies have where the best plan makes them. */
+static void try_prices(struct search *search)
+{
+    static const float parts[] = {0.8F, 0.7F, 0.7F};
+    struct plan *best = search->best;
+    struct prices prices;
+    uint32_t watched = UINT32_MAX;
+    if (search->status != VP_OK || search->shape->op_count > FEW_OPS || is_perfect(search)) return;
+    if (best->options.mode > EXECUTOR_EAGER) return;
+    if (prices_create(search->shape->op_count, &prices) != VP_OK) return;
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct sim_watch watch = prices_watch(&prices);
+        struct sim_result result;
+        if (watched != best->best_candidate &&
+            plan_watch(best, search->shape, search->costs, &watch, &result) != VP_OK)
+            break;
+        watched = best->best_candidate;
+        if (prices_update(&prices, parts[i]) != VP_OK) break;
+        if (gaps_price(&search->gaps, prices.in, prices.out) != VP_OK) break;
+        search->options = best->options;
+        gaps_set(&search->gaps, NULL);
+        try_gaps(search);
+    }
+    prices_destroy(&prices);
+    search->options = default_options(search);
+}
+
 static bool moves(const struct sim_result *result)
 {
     return result->in_bytes + result->out_bytes > 0;
 }
 
-/* Where it pays to lead less, other gaps may be the best. Long steps would take too long. */
+/* Where it pays to lead less, other gaps may be the best. */
 static void try_weights_led(struct search *search)
 {
     const struct executor_options *options = &search->best->options;
@@ -233,6 +267,7 @@ static void try_all(struct search *search)
     try_leads(search);
     try_weights_led(search);
     try_farther(search);
+    try_prices(search);
     try_rule(search, EXECUTOR_DEMAND);
     try_rule(search, EXECUTOR_LRU);
     try_rule(search, EXECUTOR_INPLACE);

@@ -8,12 +8,13 @@
 
 enum {
     QUEUE = 64,
-    IN_DEPTH = 3, /* chunks mapped for each way in, the one that is copied included */
+    IN_DEPTH = 3, /* chunks mapped for each way in, the one that is copied included; */
     THREADS = 4,
     MIN_STEPS = 3,
     MEAN_STEPS = 4,
     SIZES = 64,
 };
+static const uint64_t in_depth_bytes = 128 * MIB; /* of them, at most, if that is more than one */
 #define NEVER UINT64_MAX
 
 /* Bytes on their way over a link. */
@@ -433,10 +434,12 @@ static bool begin_unmap(struct sim *sim, struct thread *thread)
 static bool begin_fetch(struct sim *sim, struct thread *thread)
 {
     struct executor_action action;
-    uint32_t busy = 0;
-    for (uint32_t i = 0; i < sim->costs->refuges; i++)
-        if (sim->to_copy[i].count + sim->fetching[i] + sim->flow[i][FLOW_IN].active >= IN_DEPTH)
-            busy |= 1u << i;
+    uint32_t busy = 0, depth = (uint32_t)(in_depth_bytes / sim->shape->chunk_bytes);
+    if (depth > IN_DEPTH) depth = IN_DEPTH;
+    for (uint32_t i = 0; i < sim->costs->refuges; i++) {
+        uint32_t mapped = sim->to_copy[i].count + sim->fetching[i] + sim->flow[i][FLOW_IN].active;
+        if (mapped && mapped >= depth) busy |= 1u << i;
+    }
     executor_set_busy(&sim->executor, EXECUTOR_IN, busy);
     if (!executor_next(&sim->executor, EXECUTOR_IN, &action)) return false;
     sim->step.kinds[action.kind]++;
