@@ -6,12 +6,20 @@ enum {
     DOUBT_MOST = 6,
     TRUST_MOST = 16,
     PROBES = 64, /* chunks whose backups are dear before any was found to be of use */
+    SPARSE = 32, /* where hardly any is of use, one in so many is tried */
 };
 
-bool backup_is_worth(const struct move *move, const struct chunk *chunk)
+static bool may_help(const struct move *move, const struct chunk *chunk)
 {
     const struct segment *segment = chunk->segment;
     return (move->digests >> segment->card & 1) && !segment->unchecked && !segment->captured;
+}
+
+bool backup_is_worth(struct move *move, const struct chunk *chunk)
+{
+    if (!may_help(move, chunk)) return false;
+    if (chunk->segment->proven || move->trust > -TRUST_MOST) return true;
+    return ++move->untried % SPARSE == 0;
 }
 
 /* A new frame on the host costs ten copies: whether one is made rather than this one taken. */
@@ -39,7 +47,7 @@ void backup_keep(struct move *move, struct chunk *chunk, struct frame *frame)
 
 struct frame *backup_take(struct move *move, struct chunk *chunk, bool *check)
 {
-    *check = chunk->backup && chunk->digested && (chunk->early || backup_is_worth(move, chunk));
+    *check = chunk->backup && chunk->digested && (chunk->early || may_help(move, chunk));
     if (!*check) chunk->digested = false;
     return chunk->backup ? frame_recover(move->frames, &chunk->backup) : NULL;
 }

@@ -16,7 +16,7 @@
 #include "move/policy.h"
 
 enum {
-    IN_FLIGHT = 3,     /* copies in, queued at once: enough to keep the link busy */
+    IN_FLIGHT = 4,     /* copies in, queued at once: enough to keep the link busy */
     EARLY_OPS = 16,    /* who is used or leaves sooner is not copied early */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
     DEAD_WAITS = 2000, /* looks in a row, some 0.1 s */

@@ -201,6 +201,7 @@ struct move {
     uint32_t ease_ops;
     uint32_t digests; /* bit i: digests can be made on card i */
     int trust;        /* in backups: how many were of use, less how many were not, within limits */
+    uint32_t untried; /* chunks for which none was made for want of trust, counted */
     /* Counts, from 1, what may make a difference to who looks for something to do. */
     uint64_t changes;
     struct move_looked looked_in, looked_out; /* ahead, and there was nothing to do */

@@ -55,7 +55,8 @@ static void a_chunk_is_a_power_of_two_of_pages(void **state)
     assert_int_equal(open_with(32 * MIB, NULL), VP_OK);
     assert_int_equal(open_with(3 * MIB, NULL), VP_INVALID);
     assert_int_equal(open_with(MIB, NULL), VP_INVALID);
-    assert_int_equal(open_with(64 * MIB, NULL), VP_INVALID);
+    assert_int_equal(open_with(128 * MIB, NULL), VP_OK);
+    assert_int_equal(open_with(256 * MIB, NULL), VP_INVALID);
 }
 
 static void a_reserve_is_at_most_a_sixth_of_the_card(void **state)
