@@ -74,7 +74,8 @@ typedef enum vp_policy {
 typedef struct vp_options {
     uint32_t struct_size;   /* sizeof(vp_options), set by vp_options_init */
     uint32_t compute_cards; /* bit i: card i computes (its kernels use the pool) */
-    uint32_t lend_cards;    /* bit i: card i lends memory only; default: all that do not compute */
+    uint32_t lend_cards;    /* bit i: card i lends memory only; default: all that do not compute.
+                               0: nothing lends, also no card that computes to another */
     uint32_t always_mapped; /* 1: absent chunks stay reachable where they are, whatever used them */
     uint32_t verify;        /* 1: only what an operation may touch is mapped; 2: by parameters */
     uint32_t policy;        /* enum vp_policy */
@@ -119,6 +120,7 @@ typedef struct vp_place_info_t {
     X(clean_drops, "of these, without a copy, as what was there before was the same")              \
     X(early_copies, "chunks copied out before they had to leave")                                  \
     X(drops, "chunks of dead blocks given up without a copy")                                      \
+    X(relocations, "chunks moved on from one place to another, neither of them home")              \
     X(cancels, "moves out taken back because a launch needed the chunk")                           \
     X(in_place, "operations that used a chunk over a link")                                        \
     X(operations, "launches, copies and memsets seen")                                             \

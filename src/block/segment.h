@@ -32,6 +32,7 @@
 enum chunk_state {
     CHUNK_EMPTY,     /* no data, no frame */
     CHUNK_ABSENT,    /* data in `frame`, not mapped */
+    CHUNK_SHIFTING,  /* the same; being copied to `other`, in another refuge */
     CHUNK_MAPPING,   /* being mapped to `other` (which becomes `frame`) */
     CHUNK_SETTLING,  /* mapped to `frame`; a copy between `frame` and `other` is in flight:
                         operations wait  for it on the device */
@@ -61,7 +62,7 @@ struct chunk {
     struct digest digest;
     uint64_t left_at;    /* when it was last sent away, and */
     uint64_t kept_at;    /* when it was last copied early, in operations (move/foresight.h) */
-    uint64_t ticket;     /* SETTLING, LEAVING: number of the copy in its lane; 0: not queued yet */
+    uint64_t ticket;     /* of the copy under way, in its lane; 0: not queued yet */
     uint64_t live_bytes; /* of blocks in it, where they are noted */
     uint32_t index;      /* within the segment */
     uint16_t pages;
@@ -74,7 +75,7 @@ struct chunk {
     bool digested;    /* `digest` is that of its backup; where it is away from home, of its data */
     bool early; /* LEAVING: it is copied ahead of that, and stays; else: its backup is so made */
     bool unchanged;        /* LEAVING: what is in `other` was found to be the data */
-    _Atomic bool recalled; /* LEAVING, its copy under way and waited for: break it off */
+    _Atomic bool recalled; /* LEAVING, SHIFTING, its copy under way and waited for: break it off */
     struct list queue;     /* demands, or chunks leaving in the order of their copies */
 };
 

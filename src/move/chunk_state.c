@@ -9,7 +9,8 @@
 /* The arrows of the drawing in move.h: which events may come in which state. */
 static const uint32_t allowed[CHUNK_STATES] = {
     [CHUNK_EMPTY] = ALLOW(MAP),
-    [CHUNK_ABSENT] = ALLOW(MAP) | ALLOW(FORGET),
+    [CHUNK_ABSENT] = ALLOW(MAP) | ALLOW(FORGET) | ALLOW(SHIFT),
+    [CHUNK_SHIFTING] = ALLOW(SHIFTED) | ALLOW(STAYED),
     [CHUNK_MAPPING] = ALLOW(MAPPED) | ALLOW(MAPPED_COPYING) | ALLOW(MAP_FAILED) |
                       ALLOW(MAP_UNDONE) | ALLOW(POISON),
     [CHUNK_SETTLING] = ALLOW(LANDED),
@@ -41,6 +42,9 @@ static enum chunk_state target(const struct frame *frame, enum move_event event)
     case MOVE_REMAPPED: return CHUNK_RESIDENT;
     case MOVE_UNMAP_FAILED: return CHUNK_RESIDENT;
     case MOVE_FORGET: return CHUNK_EMPTY;
+    case MOVE_SHIFT: return CHUNK_SHIFTING;
+    case MOVE_SHIFTED: return CHUNK_ABSENT;
+    case MOVE_STAYED: return CHUNK_ABSENT;
     case MOVE_POISON: return CHUNK_POISONED;
     case MOVE_EVENT_COUNT: break;
     }
@@ -56,14 +60,29 @@ bool move_is_possible(enum chunk_state state, enum move_event event)
 static bool on_the_move(uint8_t state)
 {
     return state == CHUNK_MAPPING || state == CHUNK_SETTLING || state == CHUNK_LEAVING ||
-           state == CHUNK_UNMAPPING;
+           state == CHUNK_UNMAPPING || state == CHUNK_SHIFTING;
 }
 
 /* Its frame will be free. */
 static bool goes_away(const struct chunk *chunk)
 {
     bool leaves = chunk->state == CHUNK_LEAVING && !chunk->early;
-    return (leaves || chunk->state == CHUNK_UNMAPPING) && chunk->other != chunk->frame;
+    bool goes = leaves || chunk->state == CHUNK_UNMAPPING || chunk->state == CHUNK_SHIFTING;
+    return goes && chunk->other != chunk->frame;
+}
+
+static void count_frame(struct move *move, const struct chunk *chunk, const struct frame *frame,
+                        bool more)
+{
+    if (!frame || frame->place == move->home[chunk->segment->card]) return;
+    move->guest_pages[frame->place] += more ? chunk->pages : ~(uint64_t)chunk->pages + 1;
+}
+
+/* What the chunk holds away from home. */
+static void count_guest(struct move *move, const struct chunk *chunk, bool more)
+{
+    count_frame(move, chunk, chunk->frame, more);
+    if (chunk->other != chunk->frame) count_frame(move, chunk, chunk->other, more);
 }
 
 static void show_location(struct move *move, const struct chunk *chunk)
@@ -97,6 +116,7 @@ void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
     bool was_home = move_chunk_is_home(move, chunk), was_moving = on_the_move(chunk->state);
     if (goes_away(chunk)) move->coming_pages[chunk->frame->place] -= chunk->pages;
     move->afar -= chunk->state == CHUNK_RESIDENT && !was_home;
+    count_guest(move, chunk, false);
 
     chunk->state = (uint8_t)target(frame, event);
     chunk->frame = frame;
@@ -106,6 +126,7 @@ void chunk_change(struct move *move, struct chunk *chunk, enum move_event event,
     segment_count_standing(move->segments, chunk);
     if (goes_away(chunk)) move->coming_pages[frame->place] += chunk->pages;
     move->afar += chunk->state == CHUNK_RESIDENT && !is_home;
+    count_guest(move, chunk, true);
     if (!is_home) backup_lose(move, chunk);
     /* Used in place, data changes unseen. */
     if (!frame || (chunk->state == CHUNK_RESIDENT && !is_home)) chunk->digested = false;
@@ -134,7 +155,7 @@ const char *move_event_name(enum move_event event)
 
 const char *move_state_name(enum chunk_state state)
 {
-    static const char *const names[] = {"EMPTY",    "ABSENT",  "MAPPING",   "SETTLING",
+    static const char *const names[] = {"EMPTY",    "ABSENT",  "SHIFTING",  "MAPPING", "SETTLING",
                                         "RESIDENT", "LEAVING", "UNMAPPING", "POISONED"};
     return state < CHUNK_STATES ? names[state] : "?";
 }

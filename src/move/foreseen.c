@@ -14,6 +14,7 @@
 
 #include "move/backup.h"
 #include "move/policy.h"
+#include "move/refuge.h"
 
 enum {
     IN_FLIGHT = 4,     /* copies in, queued at once: enough to keep the link busy */
@@ -201,10 +202,7 @@ static bool map_home(struct move *move, struct chunk *chunk, struct move_action 
         policy_start_map(move, chunk, frame, action);
         return true;
     }
-    if (copies) {
-        move->lanes[action->lane].busy = false;
-        action->ticket = 0;
-    }
+    if (copies) policy_leave_lane(move, action);
     return found == FOUND_ACTION;
 }
 
@@ -350,6 +348,8 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
         if (!move->refuges[card] || move->lanes[2 * card + 1].busy) continue;
         uint32_t frontier = find_frontier(move, card);
         uint32_t least = move->foresight.following->op_count / BEYOND_PART;
+        if (frontier != UINT32_MAX && refuge_send_guest_on(move, card, action) == FOUND_ACTION)
+            return true;
         struct furthest live = {0};
         if (frontier != UINT32_MAX) live = find_furthest(move, card, STANDING_LIVE);
         bool beyond = live.chunk && (live.ahead == UINT32_MAX || live.ahead > frontier + least);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "move/backup.h"
 #include "move/policy.h"
+#include "move/refuge.h"
 
 void move_create(struct move *move, struct segments *segments, struct frame_table *frames,
                  struct order *order)
@@ -18,6 +19,8 @@ void move_create(struct move *move, struct segments *segments, struct frame_tabl
     move->changes = 1;
     move->ease_ops = MOVE_EASE_OPS;
     move->ahead_ops = MOVE_AHEAD_OPS;
+    memset(move->usable, 0xff, sizeof move->usable);
+    move->attached = UINT32_MAX;
     list_init(&move->requests);
     list_init(&move->wanted);
     list_init(&move->copied);
@@ -87,10 +90,60 @@ static void map_done(struct move *move, const struct move_action *action,
     chunk_change(move, chunk, MOVE_MAPPED_COPYING, new, old);
 }
 
+/* A resting segment without frames frees its range for other sizes. */
+static void retire(struct move *move, struct segment *segment)
+{
+    if (segment->state != SEGMENT_RESTING || segment->pins) return;
+    for (uint32_t i = 0; i < segment->chunk_count; i++)
+        if (segment->chunks[i].state != CHUNK_EMPTY) return;
+    segment_bare(move->segments, segment);
+}
+
+/* An absent chunk that died while it could not be forgotten. */
+static void forget_if_dead(struct move *move, struct chunk *chunk)
+{
+    if (chunk_is_live(chunk)) return;
+    struct frame *frame = chunk->frame;
+    chunk_change(move, chunk, MOVE_FORGET, NULL, NULL);
+    give(move, frame);
+}
+
+/* A copy from refuge to refuge is over, or broken off. */
+static void end_shift(struct move *move, struct chunk *chunk, enum move_event event)
+{
+    struct frame *from = chunk->frame, *to = chunk->other;
+    bool shifted = event == MOVE_SHIFTED;
+    chunk_change(move, chunk, event, shifted ? to : from, NULL);
+    give(move, shifted ? from : to);
+    move->counts.relocations += shifted;
+    if (shifted) move->counts.relocated_bytes += chunk_bytes(move->segments, chunk);
+    forget_if_dead(move, chunk);
+    retire(move, chunk->segment);
+}
+
+static void shift_done(struct move *move, const struct move_action *action,
+                       const struct move_result *result)
+{
+    if (result->ok) {
+        copy_queued(move, action, false);
+        if (result->ended) move_copy_ended(move, action->lane, NULL);
+        return;
+    }
+    if (result->recalled)
+        move->counts.recalls++;
+    else
+        note_failure(move);
+    end_shift(move, action->chunk, MOVE_STAYED);
+}
+
 static void copy_done(struct move *move, const struct move_action *action,
                       const struct move_result *result)
 {
     struct chunk *chunk = action->chunk;
+    if (chunk->state == CHUNK_SHIFTING) {
+        shift_done(move, action, result);
+        return;
+    }
     bool leaves = !chunk->early;
     if (result->ok && leaves && chunk->segment->unchecked) chunk->segment->unchecked--;
     if (action->check && result->digested && leaves) backup_note(move, chunk, result->unchanged);
@@ -116,15 +169,6 @@ static void copy_done(struct move *move, const struct move_action *action,
     backup_keep(move, chunk, target);
 }
 
-/* A resting segment without frames frees its range for other sizes. */
-static void retire(struct move *move, struct segment *segment)
-{
-    if (segment->state != SEGMENT_RESTING || segment->pins) return;
-    for (uint32_t i = 0; i < segment->chunk_count; i++)
-        if (segment->chunks[i].state != CHUNK_EMPTY) return;
-    segment_bare(move->segments, segment);
-}
-
 static void unmap_done(struct move *move, const struct move_action *action,
                        const struct move_result *result)
 {
@@ -140,16 +184,15 @@ static void unmap_done(struct move *move, const struct move_action *action,
     case MOVE_MAPPED_NEW: chunk_change(move, chunk, MOVE_REMAPPED, new, NULL); break;
     }
     if (new == old) return; /* hidden where it is */
-    if (new)
+    if (new && old->place != move->home[chunk->segment->card]) {
+        move->counts.relocations++;
+        move->counts.relocated_bytes += action->bytes;
+    } else if (new)
         move->counts.evictions++;
     else
         move->counts.drops++;
     give(move, old);
-    if (new && result->mapping == MOVE_MAPPED_NOWHERE &&
-        !chunk_is_live(chunk)) { /* died meanwhile */
-        chunk_change(move, chunk, MOVE_FORGET, NULL, NULL);
-        give(move, new);
-    }
+    if (new && result->mapping == MOVE_MAPPED_NOWHERE) forget_if_dead(move, chunk);
     retire(move, chunk->segment);
 }
 
@@ -241,6 +284,8 @@ void move_copy_ended(struct move *move, unsigned index, const struct digest *dig
         keep(move, chunk);
     else if (chunk->state == CHUNK_LEAVING)
         list_push_back(&move->copied, &chunk->queue);
+    else if (chunk->state == CHUNK_SHIFTING)
+        end_shift(move, chunk, MOVE_SHIFTED);
 }
 
 void move_exclusive_over(struct move *move)
@@ -266,10 +311,8 @@ void move_forget_dead(struct move *move, struct segment *segment)
         struct chunk *chunk = &segment->chunks[i];
         if (chunk->wanted && segment->state != SEGMENT_LIVE) chunk_unqueue(chunk);
         if (chunk_is_live(chunk) || chunk->state != CHUNK_ABSENT) continue;
-        struct frame *frame = chunk->frame;
         chunk_unqueue(chunk);
-        chunk_change(move, chunk, MOVE_FORGET, NULL, NULL);
-        give(move, frame);
+        forget_if_dead(move, chunk);
     }
 }
 
@@ -283,7 +326,7 @@ void move_hide(struct move *move, struct chunk *chunk)
 
 void move_want(struct move *move, struct chunk *chunk)
 {
-    if (chunk->wanted || chunk->state == CHUNK_LEAVING) return;
+    if (chunk->wanted || chunk->state == CHUNK_LEAVING || chunk->state == CHUNK_SHIFTING) return;
     chunk->wanted = true;
     move->changes++;
     list_push_back(&move->wanted, &chunk->queue);
@@ -353,7 +396,17 @@ static enum admission admit_chunk(struct move *move, struct move_request *reques
         if (move_chunk_is_home(move, chunk)) return CHUNK_FINE;
         /* fall through */
     case CHUNK_SETTLING:
+        if (chunk->frame->place != move->home[chunk->segment->card])
+            return CHUNK_MISSING; /* it was to move on from another card; it will be wanted home */
         return add_wait(request, false, chunk->lane, chunk->ticket) ? CHUNK_FINE : CHUNK_MISSING;
+    case CHUNK_SHIFTING:
+        if (!may_want || request->no_room)
+            return CHUNK_MISSING; /* it may go where it can be used */
+        atomic_store_explicit(&chunk->recalled, true, memory_order_relaxed);
+        if (chunk->ticket == 0) return CHUNK_MISSING;
+        move->counts.recalls++;
+        end_shift(move, chunk, MOVE_STAYED);
+        break;
     case CHUNK_EMPTY:
     case CHUNK_ABSENT: break;
     case CHUNK_MAPPING:
@@ -461,7 +514,7 @@ enum move_cause move_cause(const struct move *move, const struct move_request *r
             const struct chunk *chunk = &touch->segment->chunks[k];
             enum move_cause one = MOVE_FOR_ALONE;
             if (chunk->state == CHUNK_EMPTY || chunk->state == CHUNK_MAPPING) one = MOVE_FOR_MAP;
-            if (chunk->state == CHUNK_ABSENT) one = MOVE_FOR_IN;
+            if (chunk->state == CHUNK_ABSENT || chunk->state == CHUNK_SHIFTING) one = MOVE_FOR_IN;
             bool full =
                 frame_room_pages(move->frames, move->home[touch->segment->card]) < chunk->pages;
             if (chunk->wanted && full) one = MOVE_FOR_ROOM;
@@ -504,7 +557,7 @@ void move_explain(const struct move *move, const struct move_request *request, c
 bool move_is_valid(const struct move *move)
 {
     uint32_t moving = 0, afar = 0;
-    uint64_t coming[VP_MAX_PLACES] = {0};
+    uint64_t coming[VP_MAX_PLACES] = {0}, guests[VP_MAX_PLACES] = {0};
     list_each(node, &move->segments->all)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
@@ -513,8 +566,14 @@ bool move_is_valid(const struct move *move)
         for (uint32_t i = 0; i < segment->chunk_count; i++) {
             const struct chunk *chunk = &segment->chunks[i];
             enum chunk_state state = (enum chunk_state)chunk->state;
-            bool going = state == CHUNK_LEAVING || state == CHUNK_UNMAPPING;
+            bool going =
+                state == CHUNK_LEAVING || state == CHUNK_UNMAPPING || state == CHUNK_SHIFTING;
             bool home = move_chunk_is_home(move, chunk);
+            unsigned home_place = move->home[segment->card];
+            if (chunk->frame && chunk->frame->place != home_place)
+                guests[chunk->frame->place] += chunk->pages;
+            if (chunk->other && chunk->other != chunk->frame && chunk->other->place != home_place)
+                guests[chunk->other->place] += chunk->pages;
             unready += !home;
             if (chunk->home != home) return false;
             afar += state == CHUNK_RESIDENT && !home;
@@ -524,7 +583,9 @@ bool move_is_valid(const struct move *move)
                 coming[chunk->frame->place] += chunk->pages;
             if ((state == CHUNK_EMPTY) != (chunk->frame == NULL) && state != CHUNK_MAPPING)
                 return false;
-            if ((state == CHUNK_SETTLING || state == CHUNK_LEAVING) && !chunk->other) return false;
+            bool copied =
+                state == CHUNK_SETTLING || state == CHUNK_LEAVING || state == CHUNK_SHIFTING;
+            if (copied && !chunk->other) return false;
             if (chunk->frame && (chunk->frame->free || chunk->frame->parked)) return false;
             if (chunk->frame && chunk->frame->pages != chunk->pages) return false;
             const struct frame *backup = chunk->backup;
@@ -535,5 +596,6 @@ bool move_is_valid(const struct move *move)
         if (unready != segment->unready) return false;
     }
     return moving == move->moving && afar == move->afar &&
-           memcmp(coming, move->coming_pages, sizeof coming) == 0;
+           memcmp(coming, move->coming_pages, sizeof coming) == 0 &&
+           memcmp(guests, move->guest_pages, sizeof guests) == 0;
 }

@@ -27,6 +27,11 @@
  * that needs a chunk on its way out recalls it: it stays where it is, and the operation waits for
  * the copy to end, so that nobody writes under a copy.
  *
+ * On: what is absent moves from one refuge to another (move/refuge.h) by a copy alone. It is
+ * nobody's to touch meanwhile, and stays where it is when it is needed, or when the copy fails:
+ *
+ *   ABSENT --- shift ---> SHIFTING --- shifted (the other frame), stayed (the old one) ---> ABSENT
+ *
  * First policy, reactive: what an operation needs and is not at home is fetched; a full place sends
  * its least recently used idle chunks to the next place that has room; what still does not fit is
  * used in place. */
@@ -43,7 +48,7 @@
 #define MOVE_EVENTS(X) \
     X(MAP) X(MAPPED) X(MAPPED_COPYING) X(MAP_FAILED) X(MAP_UNDONE) X(LANDED) X(LEAVE) \
     X(LEAVE_FAILED) X(RECALL) X(COPIED) X(SAME) X(KEPT) X(DROP) X(UNMAPPED) X(REMAPPED) X(UNMAP_FAILED) \
-    X(FORGET) X(POISON)
+    X(FORGET) X(POISON) X(SHIFT) X(SHIFTED) X(STAYED)
 /* clang-format on */
 
 enum move_event {
@@ -161,7 +166,8 @@ struct move_lane {
 
 struct move_counts {
     uint64_t in_bytes, out_bytes, fetches, evictions, clean_drops, early_copies, drops, recalls;
-    uint64_t in_place, in_place_pages; /* operations; what they used so */
+    uint64_t relocations, relocated_bytes; /* from one refuge to another */
+    uint64_t in_place, in_place_pages;     /* operations; what they used so */
 };
 
 /* The last look of its kind: before anything changes the next one finds the same. */
@@ -180,19 +186,23 @@ struct move {
     struct foresight foresight;
     uint32_t home[VP_MAX_CARDS];                  /* place of each card */
     uint32_t refuge[VP_MAX_CARDS][VP_MAX_PLACES]; /* where its chunks go, nearest first */
-    uint32_t refuges[VP_MAX_CARDS];
-    uint64_t low_pages[VP_MAX_CARDS]; /* room kept at home for what comes next */
-    uint64_t reserve_pages;           /* room kept free of forecasts; see move_reserve_pages */
-    uint32_t ahead_ops;               /* memory is made ready so many operations before its use */
-    struct list requests;             /* that wait; the first may demand */
-    struct list wanted;               /* chunks to be brought home, first come first */
-    struct list hidden;               /* chunks to be unmapped where they are */
-    struct list copied;               /* chunks whose copy out has ended, to be unmapped */
-    uint32_t moving;                  /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING */
-    uint32_t exclusive_running;       /* operations that allow no moves beside them */
-    uint32_t making;                  /* frames being made, */
+    uint32_t refuges[VP_MAX_CARDS];               /* 0: the card does not compute */
+    uint32_t usable[VP_MAX_CARDS];                /* bit i: its chunks may be mapped in place i */
+    uint32_t attached;                            /* bit i: card i has lanes */
+    uint64_t low_pages[VP_MAX_CARDS];             /* room kept at home for what comes next */
+    uint64_t reserve_pages;     /* room kept free of forecasts; see move_reserve_pages */
+    uint32_t ahead_ops;         /* memory is made ready so many operations before its use */
+    struct list requests;       /* that wait; the first may demand */
+    struct list wanted;         /* chunks to be brought home, first come first */
+    struct list hidden;         /* chunks to be unmapped where they are */
+    struct list copied;         /* chunks whose copy out has ended, to be unmapped */
+    uint32_t moving;            /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING, SHIFTING */
+    uint32_t exclusive_running; /* operations that allow no moves beside them */
+    uint32_t making;            /* frames being made, */
     uint32_t making_of[VP_MAX_PLACES][FRAME_MAX_PAGES + 1]; /* by size */
-    uint64_t coming_pages[VP_MAX_PLACES]; /* of chunks LEAVING and UNMAPPING: will be free */
+    uint64_t coming_pages[VP_MAX_PLACES]; /* of LEAVING, UNMAPPING, SHIFTING: will be free */
+    uint64_t guest_pages[VP_MAX_PLACES];  /* of chunks away from home there, or going there */
+    uint64_t closed_until[VP_MAX_PLACES]; /* no guests until so many marks have come to pass */
     uint32_t afar;                        /* chunks RESIDENT, but not at home */
     struct move_lane lanes[MOVE_LANES];
     struct move_counts counts;

@@ -3,6 +3,7 @@
 
 #include "move/backup.h"
 #include "move/policy.h"
+#include "move/refuge.h"
 
 enum { LATE_CHUNKS = 64 };
 
@@ -40,6 +41,12 @@ bool policy_take_lane(struct move *move, struct move_action *action, unsigned in
     return true;
 }
 
+void policy_leave_lane(struct move *move, struct move_action *action)
+{
+    move->lanes[action->lane].busy = false;
+    action->ticket = 0;
+}
+
 static bool next_hidden(struct move *move, struct move_action *action)
 {
     if (list_empty(&move->hidden)) return false;
@@ -64,7 +71,8 @@ static bool next_unmap(struct move *move, struct move_action *action)
     action->kind = MOVE_DO_UNMAP;
     name_chunk(move, action, chunk);
     action->from = chunk->frame;
-    bool stay = move->always_mapped || chunk->segment->loose || chunk->segment->captured;
+    bool stay = refuge_keeps_mapped(move, chunk) &&
+                refuge_is_usable(move, chunk->segment->card, target->place);
     action->to = live && stay ? target : NULL;
     return true;
 }
@@ -95,59 +103,14 @@ bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct f
     return false;
 }
 
-static bool room_is_coming(const struct frame_place *place)
-{
-    return place->withdrawn_pages || place->promised_pages || place->parked_pages;
-}
-
-/* A frame for a chunk that leaves its card, in the nearest place with room. */
-static struct frame *find_refuge(struct move *move, unsigned card, uint32_t pages,
-                                 struct move_action *action, enum found *found)
-{
-    bool busy = false;
-    for (unsigned i = 0; i < move->refuges[card]; i++) {
-        const struct frame_place *place = &move->frames->place[move->refuge[card][i]];
-        struct frame *frame;
-        *found = FOUND_NOTHING;
-        if (policy_use_plan(move, move->refuge[card][i], pages, &frame, action, found))
-            return frame;
-        if (*found == FOUND_ACTION) return NULL;
-        busy |= room_is_coming(place);
-    }
-    *found = busy ? FOUND_BUSY : FOUND_NOTHING; /* room is about to come */
-    return NULL;
-}
-
-/* Whether find_refuge would find room, now or soon. */
-static bool refuge_may_come(const struct move *move, unsigned card, uint32_t pages)
-{
-    for (unsigned i = 0; i < move->refuges[card]; i++) {
-        unsigned place = move->refuge[card][i];
-        if (frame_room_pages(move->frames, place) >= pages) return true;
-        if (room_is_coming(&move->frames->place[place])) return true;
-    }
-    return false;
-}
-
-/* Whether there is one that takes nobody's backup. */
-static bool has_refuge_to_spare(const struct move *move, unsigned card, uint32_t pages)
-{
-    for (unsigned i = 0; i < move->refuges[card]; i++) {
-        unsigned place = move->refuge[card][i];
-        uint64_t dear = move->frames->place[place].dear_pages;
-        if (frame_room_pages(move->frames, place) >= dear + pages) return true;
-    }
-    return false;
-}
-
-static void start_copy(struct move *move, struct chunk *chunk, struct frame *target,
-                       struct move_action *action)
+void policy_start_copy(struct move *move, struct chunk *chunk, enum move_event event,
+                       struct frame *target, struct move_action *action)
 {
     chunk->ticket = 0; /* until the copy is queued */
     chunk->recalled = false;
     chunk->unchanged = false;
     action->expected = chunk->digest;
-    chunk_change(move, chunk, MOVE_LEAVE, chunk->frame, target);
+    chunk_change(move, chunk, event, chunk->frame, target);
     action->kind = MOVE_DO_COPY;
     name_chunk(move, action, chunk);
     action->from = chunk->frame;
@@ -163,21 +126,20 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
         action->from = chunk->frame;
         return FOUND_ACTION;
     }
-    unsigned card = chunk->segment->card;
     if (!action->may_copy) /* whoever copies will see to it, if it can be done */
-        return refuge_may_come(move, card, chunk->pages) ? FOUND_BUSY : FOUND_NOTHING;
-    if (!policy_take_lane(move, action, 2 * card + 1)) return FOUND_BUSY;
+        return refuge_may_come(move, chunk) ? FOUND_BUSY : FOUND_NOTHING;
+    if (!policy_take_lane(move, action, refuge_lane(move, chunk))) return FOUND_BUSY;
     enum found found = FOUND_NOTHING;
+    bool used = refuge_keeps_mapped(move, chunk);
     struct frame *target = backup_take(move, chunk, &action->check);
-    if (!target) target = find_refuge(move, card, chunk->pages, action, &found);
+    if (!target) target = refuge_find(move, chunk, used, action, &found);
     if (!target) {
-        move->lanes[action->lane].busy = false;
-        action->ticket = 0;
+        policy_leave_lane(move, action);
         return found;
     }
     chunk->early = false;
     chunk->left_at = move->foresight.clock;
-    start_copy(move, chunk, target, action);
+    policy_start_copy(move, chunk, MOVE_LEAVE, target, action);
     return FOUND_ACTION;
 }
 
@@ -186,20 +148,19 @@ bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_actio
     assert(chunk_is_live(chunk) && action->may_copy);
     enum found found = FOUND_NOTHING;
     unsigned card = chunk->segment->card;
-    if (!chunk->backup && !has_refuge_to_spare(move, card, chunk->pages)) return false;
+    if (!chunk->backup && !refuge_is_to_spare(move, chunk)) return false;
     if (!policy_take_lane(move, action, 2 * card + 1)) return false;
     action->check = chunk->backup && chunk->digested;
     struct frame *target = chunk->backup ? frame_recover(move->frames, &chunk->backup)
-                                         : find_refuge(move, card, chunk->pages, action, &found);
+                                         : refuge_find(move, chunk, false, action, &found);
     if (!target) {
-        move->lanes[action->lane].busy = false;
-        action->ticket = 0;
+        policy_leave_lane(move, action);
         return found == FOUND_ACTION;
     }
     action->digest = true;
     chunk->early = true;
     chunk->kept_at = move->foresight.clock;
-    start_copy(move, chunk, target, action);
+    policy_start_copy(move, chunk, MOVE_LEAVE, target, action);
     return true;
 }
 
@@ -283,6 +244,11 @@ static enum found evict_oldest(struct move *move, const struct list *segments, e
     return all;
 }
 
+enum found policy_drop_dead(struct move *move, unsigned card, struct move_action *action)
+{
+    return evict_oldest(move, &move->segments->age[card], WHICH_DEAD_HOME, action);
+}
+
 /* Who waits for room asks again and again. */
 static enum found evict(struct move *move, unsigned card, struct move_action *action)
 {
@@ -330,50 +296,6 @@ void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 
-/* A live chunk in the list that is not at home; one of at most `room` pages, if there is one. */
-static struct chunk *find_away(const struct move *move, const struct list *segments, uint64_t room)
-{
-    struct chunk *found = NULL;
-    list_each(node, segments)
-    {
-        const struct segment *segment = list_entry(node, struct segment, age);
-        if (segment->captured || segment->state != SEGMENT_LIVE) continue;
-        for (uint32_t i = 0; segment->unready && i < segment->chunk_count; i++) {
-            struct chunk *chunk = &segment->chunks[i];
-            bool away = chunk->state == CHUNK_ABSENT || chunk->state == CHUNK_RESIDENT;
-            if (!away || move_chunk_is_home(move, chunk)) continue;
-            found = chunk;
-            if (chunk->pages <= room) return found;
-        }
-    }
-    return found;
-}
-
-/* Calls home what other cards have in places that all share, where they have room at home or hold
- * it for the dead. */
-static enum found relieve(struct move *move, unsigned card, struct move_action *action)
-{
-    for (unsigned other = 0; other < VP_MAX_CARDS; other++) {
-        if (other == card || !move->refuges[other]) continue;
-        if (room_is_coming(&move->frames->place[move->home[other]])) return FOUND_BUSY;
-        uint64_t room = frame_room_pages(move->frames, move->home[other]);
-        struct chunk *chunk = find_away(move, &move->segments->away[other], room);
-        if (!chunk || chunk->pages > room) {
-            struct chunk *part = find_away(move, &move->segments->age[other], room);
-            if (part) chunk = part;
-        }
-        if (!chunk) continue;
-        if (chunk->pages <= room) {
-            move_want(move, chunk);
-            return FOUND_BUSY;
-        }
-        const struct list *old = &move->segments->age[other];
-        enum found found = evict_oldest(move, old, WHICH_DEAD_HOME, action);
-        if (found != FOUND_NOTHING) return found;
-    }
-    return FOUND_NOTHING;
-}
-
 /* No room at home, and none to be made: the chunk is used where it is, or comes into being
  * elsewhere. */
 static enum found use_in_place(struct move *move, struct chunk *chunk, struct move_action *action)
@@ -386,17 +308,22 @@ static enum found use_in_place(struct move *move, struct chunk *chunk, struct mo
         chunk_unqueue(chunk);
         return FOUND_NOTHING;
     }
+    enum found found = FOUND_NOTHING;
     if (chunk->state == CHUNK_ABSENT) {
-        policy_start_map(move, chunk, chunk->frame, action);
-        return FOUND_ACTION;
+        if (chunk->frame->copies) return FOUND_BUSY; /* on its way elsewhere, until just now */
+        if (refuge_is_usable(move, chunk->segment->card, chunk->frame->place)) {
+            policy_start_map(move, chunk, chunk->frame, action);
+            return FOUND_ACTION;
+        }
+        found = refuge_make_usable(move, chunk, action);
+    } else {
+        struct frame *frame = refuge_find(move, chunk, true, action, &found);
+        if (frame) {
+            policy_start_map(move, chunk, frame, action);
+            return FOUND_ACTION;
+        }
     }
-    enum found found;
-    struct frame *frame = find_refuge(move, chunk->segment->card, chunk->pages, action, &found);
-    if (frame) {
-        policy_start_map(move, chunk, frame, action);
-        return FOUND_ACTION;
-    }
-    if (found == FOUND_NOTHING) found = relieve(move, chunk->segment->card, action);
+    if (found == FOUND_NOTHING) found = refuge_clear_way(move, chunk, action);
     if (found == FOUND_NOTHING && !move->moving && !move->making) request->failed = true;
     return found;
 }
@@ -416,6 +343,7 @@ uint64_t policy_wanted_pages(const struct move *move, unsigned card)
 static bool is_better_far(const struct move *move, const struct chunk *chunk)
 {
     if (list_empty(&move->requests) || !chunk->pins || chunk->state == CHUNK_EMPTY) return false;
+    if (!refuge_is_usable(move, chunk->segment->card, chunk->frame->place)) return false;
     return list_entry(move->requests.next, struct move_request, link)->in_place_pays;
 }
 
@@ -425,8 +353,10 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
     unsigned card = chunk->segment->card, home = move->home[card];
     uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
     if (coming >= policy_wanted_pages(move, card)) return FOUND_BUSY;
+    enum found guest = refuge_send_guest_on(move, card, action);
+    if (guest != FOUND_NOTHING) return guest;
     if (is_better_far(move, chunk)) {
-        enum found dead = evict_oldest(move, &move->segments->age[card], WHICH_DEAD_HOME, action);
+        enum found dead = policy_drop_dead(move, card, action);
         return dead == FOUND_NOTHING ? use_in_place(move, chunk, action) : dead;
     }
     enum found found = evict(move, card, action);
@@ -464,10 +394,7 @@ static enum found bring_home(struct move *move, struct chunk *chunk, struct move
         policy_start_map(move, chunk, frame, action);
         return FOUND_ACTION;
     }
-    if (copies) {
-        move->lanes[action->lane].busy = false;
-        action->ticket = 0;
-    }
+    if (copies) policy_leave_lane(move, action);
     return found == FOUND_NOTHING ? make_room(move, chunk, action) : found;
 }
 
@@ -491,6 +418,8 @@ static bool next_spare(struct move *move, struct move_action *action)
         unsigned home = move->home[card];
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home];
         if (room >= move->low_pages[card]) continue;
+        if (refuge_send_guest_on(move, card, action) == FOUND_ACTION) return true;
+        if (refuge_has_guests(move, card)) continue;
         if (evict(move, card, action) == FOUND_ACTION) return true;
     }
     return false;
@@ -526,7 +455,9 @@ bool policy_next_copy(struct move *move, struct move_action *action)
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home] +
                         move->frames->place[home].parked_pages;
         if (policy_wanted_pages(move, card) <= room) continue;
-        if (evict(move, card, action) == FOUND_ACTION) return true;
+        enum found guest = refuge_send_guest_on(move, card, action);
+        if (guest == FOUND_NOTHING) guest = evict(move, card, action);
+        if (guest == FOUND_ACTION) return true;
     }
     if (waits_alone(move)) return false;
     if (move_looks_ahead(move)) return foreseen_next_copy(move, action);

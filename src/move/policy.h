@@ -16,6 +16,7 @@ bool policy_next_copy(struct move *move, struct move_action *action);
 /* Reserves the next ticket of a lane for the action; false: it is full, or somebody queues a copy.
  */
 bool policy_take_lane(struct move *move, struct move_action *action, unsigned lane);
+void policy_leave_lane(struct move *move, struct move_action *action); /* it was not needed */
 
 /* Turns a plan for a frame into an action; true when *frame is there to be used. */
 bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct frame **frame,
@@ -30,6 +31,13 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
 
 /* Copies a chunk out ahead of its leaving: it stays at home, and has a backup. */
 bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_action *action);
+
+/* A chunk leaves, or is shifted: it will be copied to the target. The lane is taken. */
+void policy_start_copy(struct move *move, struct chunk *chunk, enum move_event event,
+                       struct frame *target, struct move_action *action);
+
+/* Gives up the frame of something dead in the card's own memory. */
+enum found policy_drop_dead(struct move *move, unsigned card, struct move_action *action);
 
 /* Maps the chunk to a frame; what it held elsewhere is copied in. */
 void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,

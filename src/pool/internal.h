@@ -119,9 +119,11 @@ struct vp_pool {
     bool polling; /* somebody asks the driver what has finished */
 
     uint64_t page_bytes;
-    unsigned cards;               /* of the machine */
-    _Atomic uint32_t computes;    /* bit i: card i is attached; set under the lock */
-    uint32_t reach[VP_MAX_CARDS]; /* bit i: the card can use card i's memory in place */
+    unsigned cards;                        /* of the machine */
+    _Atomic uint32_t computes;             /* bit i: card i is attached; set under the lock */
+    bool shares;                           /* cards that compute lend to each other */
+    uint32_t reach[VP_MAX_CARDS];          /* bit i: the card can use card i's memory in place, */
+    uint32_t native_atomics[VP_MAX_CARDS]; /* also for atomics */
     CUcontext context[VP_MAX_CARDS];
     unsigned host_place;
     CUmemAllocationProp place_prop[VP_MAX_PLACES];

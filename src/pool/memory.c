@@ -6,62 +6,60 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "pool/promise.h"
 
-/* Bit i: place i is the home of a card that computes, or one where its chunks may go. */
-static uint32_t places_within_reach(const vp_pool *pool, bool homes, bool refuges)
+/* Bit i: place i is the card's home, or one where its chunks may go. */
+static uint32_t places_of(const vp_pool *pool, unsigned card)
 {
-    uint32_t places = 0;
-    for (unsigned card = 0; card < pool->cards; card++) {
-        if (!(pool->options.compute_cards >> card & 1)) continue;
-        if (homes) places |= 1u << pool->move.home[card];
-        for (unsigned i = 0; refuges && i < pool->move.refuges[card]; i++)
-            places |= 1u << pool->move.refuge[card][i];
-    }
+    uint32_t places = UINT32_C(1) << pool->move.home[card];
+    for (unsigned i = 0; i < pool->move.refuges[card]; i++)
+        places |= UINT32_C(1) << pool->move.refuge[card][i];
     return places;
 }
 
-static uint64_t pages_of(const vp_pool *pool, uint32_t places)
+static uint32_t all_places(const vp_pool *pool)
 {
-    uint64_t pages = 0;
-    for (; places; places &= places - 1)
-        pages += pool->frames.place[__builtin_ctz(places)].capacity_pages;
-    return pages;
+    uint32_t places = 0;
+    for (unsigned card = 0; card < pool->cards; card++)
+        if (pool->options.compute_cards >> card & 1) places |= places_of(pool, card);
+    return places;
 }
 
-/* What cannot be promised: a chunk lies in one place, so every place but one may be left with less
- * room than a chunk takes. */
-static uint64_t packing_pages(const vp_pool *pool)
+/* Room that can be promised. A chunk lies in one place, so every place but one may be left with
+ * less room than a chunk takes: every one but the host, where that has as much, as all cards reach
+ * it; else but the largest. */
+static void fill_room(const vp_pool *pool, uint64_t *room)
 {
-    uint64_t lost = 0, most = 0;
-    for (uint32_t places = places_within_reach(pool, true, true); places; places &= places - 1) {
-        uint64_t capacity = pool->frames.place[__builtin_ctz(places)].capacity_pages;
-        uint64_t chunk = pool->segments.chunk_pages - 1;
-        uint64_t left = capacity < chunk ? capacity : chunk;
-        lost += left;
-        if (left > most) most = left;
+    uint64_t lost = pool->segments.chunk_pages - 1;
+    unsigned whole = pool->host_place;
+    for (unsigned i = 0; i < pool->frames.places; i++) {
+        room[i] = pool->frames.place[i].capacity_pages;
+        if (room[pool->host_place] < lost && room[i] > room[whole]) whole = i;
     }
-    return lost - most;
+    for (unsigned i = 0; i < pool->frames.places; i++)
+        if (i != whole) room[i] -= room[i] < lost ? room[i] : lost;
 }
 
 static uint64_t total_pages(const vp_pool *pool)
 {
-    uint64_t pages = pages_of(pool, places_within_reach(pool, true, true));
-    uint64_t lost = packing_pages(pool);
-    return pages > lost ? pages - lost : 0;
+    uint64_t room[VP_MAX_PLACES] = {0}, pages = 0;
+    fill_room(pool, room);
+    for (uint32_t places = all_places(pool); places; places &= places - 1)
+        pages += room[__builtin_ctz(places)];
+    return pages;
 }
 
-/* What the cards' own memory cannot hold must fit into what they share. */
+/* Whether all that lives, and so much more for one card, can lie somewhere. */
 static bool fits(const vp_pool *pool, unsigned card, uint64_t pages)
 {
-    uint64_t beyond = packing_pages(pool);
+    struct promise promise = {.cards = pool->cards, .places = pool->frames.places};
+    fill_room(pool, promise.room);
     for (unsigned i = 0; i < pool->cards; i++) {
         if (!(pool->options.compute_cards >> i & 1)) continue;
-        uint64_t live = pool->segments.card_pages[i] + (i == card ? pages : 0);
-        uint64_t home = pages_of(pool, 1u << pool->move.home[i]);
-        if (live > home) beyond += live - home;
+        promise.need[i] = pool->segments.card_pages[i] + (i == card ? pages : 0);
+        promise.places_of[i] = places_of(pool, i);
     }
-    return beyond <= pages_of(pool, places_within_reach(pool, false, true)) ||
-           pool->segments.card_pages[card] + pages <= pages_of(pool, 1u << pool->move.home[card]);
+    return promise_fits(&promise);
 }
 
 static void explain_refusal(vp_pool *pool, uint64_t bytes)
@@ -76,13 +74,11 @@ static void explain_refusal(vp_pool *pool, uint64_t bytes)
         used += (size_t)snprintf(places + used, sizeof places - used, "%s%s %s of %s",
                                  i ? ", " : "", place->name, in_use, capacity);
     }
-    uint32_t computing = pool->options.compute_cards;
-    log_error("out of memory: %s asked for, %s of %s promised (%s)%s; raise --hbm or --host, lend "
+    log_error("out of memory: %s asked for, %s of %s promised (%s); raise --hbm or --host, lend "
               "more cards with --lend, or make the job smaller",
               units_format_size(bytes, want, sizeof want),
               units_format_size(pool->segments.live_pages * pool->page_bytes, live, sizeof live),
-              units_format_size(total_pages(pool) * pool->page_bytes, total, sizeof total), places,
-              computing & (computing - 1) ? "; cards that compute lend each other nothing" : "");
+              units_format_size(total_pages(pool) * pool->page_bytes, total, sizeof total), places);
 }
 
 static void lay_to_rest(vp_pool *pool, struct segment *segment)

@@ -185,14 +185,29 @@ static uint64_t most_reserve(const vp_pool *pool, unsigned card)
     return pool->frames.place[pool->move.home[card]].capacity_pages / MOST_RESERVE_PART;
 }
 
-/* Where chunks of a card go when they must leave: peers it can reach, in index order, then the
- * host. */
+/* Whether chunks of the card may be used in place in the memory of another: all cards whose kernels
+ * may use them reach that too, and atomics are the same there. */
+static bool is_usable(const vp_pool *pool, unsigned card, unsigned peer)
+{
+    for (unsigned user = 0; user < pool->cards; user++) {
+        if (!(pool->options.compute_cards >> user & 1)) continue;
+        if (!(pool->reach[user] >> card & 1)) continue;
+        if (!(pool->reach[user] >> peer & 1)) return false;
+        if (user != peer && !(pool->native_atomics[user] >> peer & 1)) return false;
+    }
+    return true;
+}
+
+/* Where chunks of a card go when they must leave: peers it can reach, then the host. */
 static void find_refuges(vp_pool *pool, unsigned card, const unsigned *place_of)
 {
     struct move *move = &pool->move;
-    for (unsigned i = 0; i < pool->cards; i++)
-        if ((pool->options.lend_cards >> i & 1) && (pool->reach[card] >> i & 1))
-            move->refuge[card][move->refuges[card]++] = place_of[i];
+    uint32_t used = pool->options.lend_cards | (pool->shares ? pool->options.compute_cards : 0);
+    for (unsigned i = 0; i < pool->cards; i++) {
+        if (i == card || !((used & pool->reach[card]) >> i & 1)) continue;
+        move->refuge[card][move->refuges[card]++] = place_of[i];
+        if (!is_usable(pool, card, i)) move->usable[card] &= ~(UINT32_C(1) << place_of[i]);
+    }
     move->refuge[card][move->refuges[card]++] = pool->host_place;
     uint64_t reserve = move_reserve_pages(move);
     move->low_pages[card] = reserve <= most_reserve(pool, card) ? reserve : 0;
@@ -295,18 +310,31 @@ static vp_status make_guards(vp_pool *pool)
     return VP_OK;
 }
 
+static bool can_access(const vp_pool *pool, unsigned card, unsigned peer)
+{
+    int can = 0;
+    CUresult result = pool->driver->cuDeviceCanAccessPeer(&can, (CUdevice)card, (CUdevice)peer);
+    return result == CUDA_SUCCESS && can;
+}
+
+static bool has_atomics(const vp_pool *pool, unsigned card, unsigned peer)
+{
+    int native = 0;
+    if (!pool->driver->cuDeviceGetP2PAttribute) return false;
+    CUresult result = pool->driver->cuDeviceGetP2PAttribute(
+        &native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, (CUdevice)card, (CUdevice)peer);
+    return result == CUDA_SUCCESS && native;
+}
+
 /* Which card reaches whose memory; asked once, so that all that follows from it agrees. */
 static void find_reach(vp_pool *pool)
 {
     for (unsigned card = 0; card < pool->cards; card++) {
         pool->reach[card] = 1u << card;
         for (unsigned peer = 0; peer < pool->cards; peer++) {
-            int can = 0;
-            if (peer != card &&
-                pool->driver->cuDeviceCanAccessPeer(&can, (CUdevice)card, (CUdevice)peer) ==
-                    CUDA_SUCCESS &&
-                can)
-                pool->reach[card] |= 1u << peer;
+            if (peer == card || !can_access(pool, card, peer)) continue;
+            pool->reach[card] |= 1u << peer;
+            if (has_atomics(pool, card, peer)) pool->native_atomics[card] |= 1u << peer;
         }
     }
 }
@@ -320,6 +348,7 @@ static vp_status check_cards(vp_pool *pool)
     pool->cards = (unsigned)count;
     uint32_t all = count >= 32 ? ~0u : (1u << count) - 1;
     pool->options.compute_cards &= all;
+    pool->shares = pool->options.lend_cards != 0;
     pool->options.lend_cards &= all & ~pool->options.compute_cards;
     if (!pool->options.compute_cards) {
         log_error("none of the cards chosen to compute exists: the machine has %d", count);
@@ -349,6 +378,7 @@ static vp_status build(vp_pool *pool)
     pool->move.always_mapped = pool->options.always_mapped;
     pool->move.policy = (vp_policy)pool->options.policy;
     if (pool->options.ahead_ops) pool->move.ahead_ops = pool->options.ahead_ops;
+    pool->move.attached = 0;
     if (status == VP_OK) status = lay_out(pool);
     if (status == VP_OK) status = lay_out_addresses(pool);
     if (status == VP_OK) status = make_guards(pool);
@@ -428,6 +458,7 @@ vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context)
         if (in.digest && out.digest) pool->move.digests |= 1u << card;
         pool->context[card] = context;
         pool->computes |= 1u << card;
+        pool->move.attached |= 1u << card;
     }
     pool_unlock(pool);
     if (!first) {

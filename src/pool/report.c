@@ -67,7 +67,8 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
     stats->peak_bytes = pool->segments.peak_bytes;
     stats->in_bytes = counts->in_bytes;
     stats->out_bytes = counts->out_bytes;
-    stats->moved_bytes = counts->in_bytes + counts->out_bytes;
+    stats->moved_bytes = counts->in_bytes + counts->out_bytes + counts->relocated_bytes;
+    stats->relocations = counts->relocations;
     stats->fetches = counts->fetches;
     stats->evictions = counts->evictions;
     stats->clean_drops = counts->clean_drops;

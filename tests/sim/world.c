@@ -31,7 +31,8 @@ static void choose_paths(struct machine *machine, bool peers)
                                       .both_gbps = rate * (0.5 + (double)sim_below(50) / 100),
                                       .latency_ns = 500,
                                       .start_ns = (uint32_t)sim_below(3000),
-                                      .access = host || peers};
+                                      .access = host || peers,
+                                      .atomics = host || peers};
         }
     }
     machine_fill_own_paths(machine);

@@ -16,6 +16,9 @@ static const struct arrow {
     {CHUNK_EMPTY, MOVE_MAP, NO, CHUNK_MAPPING},
     {CHUNK_ABSENT, MOVE_MAP, CHUNK_MAPPING, NO},
     {CHUNK_ABSENT, MOVE_FORGET, NO, CHUNK_EMPTY},
+    {CHUNK_ABSENT, MOVE_SHIFT, CHUNK_SHIFTING, NO},
+    {CHUNK_SHIFTING, MOVE_SHIFTED, CHUNK_ABSENT, NO},
+    {CHUNK_SHIFTING, MOVE_STAYED, CHUNK_ABSENT, NO},
     {CHUNK_MAPPING, MOVE_MAPPED, CHUNK_RESIDENT, NO},
     {CHUNK_MAPPING, MOVE_MAPPED_COPYING, CHUNK_SETTLING, NO},
     {CHUNK_MAPPING, MOVE_MAP_FAILED, CHUNK_ABSENT, CHUNK_EMPTY},
@@ -48,6 +51,12 @@ static void only_the_arrows_of_the_drawing_are_possible(void **state)
         }
 }
 
+static bool on_the_move(enum chunk_state state)
+{
+    return state == CHUNK_MAPPING || state == CHUNK_SETTLING || state == CHUNK_LEAVING ||
+           state == CHUNK_UNMAPPING || state == CHUNK_SHIFTING;
+}
+
 /* Takes a chunk along one arrow, and checks all that follows from its state. */
 static void follow(const struct arrow *arrow, bool data)
 {
@@ -66,10 +75,8 @@ static void follow(const struct arrow *arrow, bool data)
     chunk_change(&move, chunk, arrow->event, frame, NULL);
     assert_int_equal(chunk->state, to);
     assert_ptr_equal(chunk->frame, frame);
-    bool moved = arrow->from == CHUNK_MAPPING || arrow->from == CHUNK_SETTLING ||
-                 arrow->from == CHUNK_LEAVING || arrow->from == CHUNK_UNMAPPING;
-    bool moves =
-        to == CHUNK_MAPPING || to == CHUNK_SETTLING || to == CHUNK_LEAVING || to == CHUNK_UNMAPPING;
+    bool moved = on_the_move((enum chunk_state)arrow->from);
+    bool moves = on_the_move((enum chunk_state)to);
     assert_int_equal(move.moving, 1 + (moves ? 1 : 0) - (moved ? 1 : 0));
     bool is_home = move_chunk_is_home(&move, chunk);
     assert_int_equal(chunk->segment->unready, unready + (was_home ? 1 : 0) - (is_home ? 1 : 0));

@@ -1,0 +1,63 @@
+/* refuge: where chunks of a card go when they must leave its memory, and how they move on.
+ *
+ * Each card that computes has its refuges in order: other cards, by what was measured or follows
+ * from the routes, and the host. A refuge may be the home of another card that computes. What lies
+ * there is a guest: it comes only where that card needs no memory of its own (a home is *open*, as
+ * far as it is larger than all that lives for its card), and moves on to its next refuge when the
+ * card does need it. A home whose guests had to go stays closed for a while, so that nothing moves
+ * to and fro. Where there is no other room at all, a chunk may go to a home that is not open: what
+ * was promised is kept.
+ *
+ * Data can lie wherever the card's copies reach. Used where it is, in place, it is only where all
+ * that may use it reach it too, and atomics work as they do at home: in places that are *usable*.
+ *
+ * What is absent moves from refuge to refuge by a copy alone (SHIFTING, move.h); what is mapped
+ * there leaves as it would leave home. */
+#ifndef MOVE_REFUGE_H
+#define MOVE_REFUGE_H
+
+#include "move/policy.h"
+
+enum { REFUGE_CLOSED_ENDINGS = 512 }; /* marks that come to pass until guests may come back */
+
+/* Whether chunks of the card may be mapped in the place, for work to use them there. */
+static inline bool refuge_is_usable(const struct move *move, unsigned card, unsigned place)
+{
+    return (move->usable[card] >> place & 1) != 0;
+}
+
+/* A frame for the chunk in the nearest refuge with room, other than where it is; `used`: where it
+ * may be used in place. NULL: see *found. */
+struct frame *refuge_find(struct move *move, const struct chunk *chunk, bool used,
+                          struct move_action *action, enum found *found);
+
+/* Whether refuge_find would find room for a chunk that leaves, now or soon. */
+bool refuge_may_come(const struct move *move, const struct chunk *chunk);
+
+/* Whether there is room that takes nobody's backup. */
+bool refuge_is_to_spare(const struct move *move, const struct chunk *chunk);
+
+/* Whether the chunk is to be mapped wherever it goes. */
+bool refuge_keeps_mapped(const struct move *move, const struct chunk *chunk);
+
+/* The lane for a copy of the chunk away from where it is. */
+unsigned refuge_lane(const struct move *move, const struct chunk *chunk);
+
+/* The card needs memory at home: sends one guest on. */
+enum found refuge_send_guest_on(struct move *move, unsigned card, struct move_action *action);
+
+/* Whether guests lie in the card's memory, and it runs short of some for itself. */
+static inline bool refuge_has_guests(const struct move *move, unsigned card)
+{
+    return move->guest_pages[move->home[card]] != 0;
+}
+
+/* An absent chunk that is to be used, and lies where it cannot be: moves it to where it can. */
+enum found refuge_make_usable(struct move *move, struct chunk *chunk, struct move_action *action);
+
+/* No place of the chunk's card has room: others make way, if need be one for the other, towards a
+ * place that has some. */
+enum found refuge_clear_way(struct move *move, const struct chunk *chunk,
+                            struct move_action *action);
+
+#endif
