@@ -26,19 +26,35 @@ static void load_calls(struct gpu *gpu, const char *path)
 #undef GPU_LOAD
 }
 
-void gpu_open(struct gpu *gpu, const char *program, const char *path)
+static void load(struct gpu *gpu, const char *program, const char *path)
 {
     *gpu = (struct gpu){.program = program};
     load_calls(gpu, path);
-    int device = 0, cards = 0;
-    const char *rank = getenv("LOCAL_RANK");
-    void *context = NULL;
     gpu_check(gpu, gpu->cuInit(0), "cuInit");
-    gpu_check(gpu, gpu->cuDeviceGetCount(&cards), "counting cards");
-    int card = rank && cards > 0 ? atoi(rank) % cards : 0;
+}
+
+static void enter(const struct gpu *gpu, int card)
+{
+    int device = 0;
+    void *context = NULL;
     gpu_check(gpu, gpu->cuDeviceGet(&device, card), "no such card");
     gpu_check(gpu, gpu->cuDevicePrimaryCtxRetain(&context, device), "creating a context");
     gpu_check(gpu, gpu->cuCtxSetCurrent(context), "cuCtxSetCurrent");
+}
+
+void gpu_open(struct gpu *gpu, const char *program, const char *path)
+{
+    int cards = 0;
+    const char *rank = getenv("LOCAL_RANK");
+    load(gpu, program, path);
+    gpu_check(gpu, gpu->cuDeviceGetCount(&cards), "counting cards");
+    enter(gpu, rank && cards > 0 ? atoi(rank) % cards : 0);
+}
+
+void gpu_open_card(struct gpu *gpu, const char *program, const char *path, int card)
+{
+    load(gpu, program, path);
+    enter(gpu, card);
 }
 
 void gpu_check(const struct gpu *gpu, int error, const char *what)

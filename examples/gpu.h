@@ -1,7 +1,7 @@
 /* gpu: one card through the CUDA driver API, for the examples and the benchmarks.
  *
  * The driver is loaded at run time, so that programs build and link without CUDA. Nothing here
- * knows of vrampool. All of it is for one thread. Where a call fails, the program ends with exit
+ * knows of vrampool. A struct gpu is for one thread. Where a call fails, the program ends with exit
  * status 1 and a line on stderr that says what failed; `out of memory` stands in that line when it
  * was that. */
 #ifndef GPU_H
@@ -49,6 +49,9 @@ struct gpu {
  * context current: the first one's, or in a job of several processes that of LOCAL_RANK, modulo the
  * number of cards. */
 void gpu_open(struct gpu *gpu, const char *program, const char *path);
+
+/* The same for the card of that number, in the calling thread. */
+void gpu_open_card(struct gpu *gpu, const char *program, const char *path, int card);
 
 /* Ends the program when a driver call has failed; `what` says what was tried. */
 void gpu_check(const struct gpu *gpu, int error, const char *what);

@@ -10,12 +10,17 @@
  * down(gelu(up(norm(h)))), then logits = head(norm(h)). Everything is deterministic: the same seed
  * prints the same losses to the last bit.
  *
- * stdout has one line a step, `step N loss L`, L in hexadecimal so that no digit is lost; the rest
- * goes to stderr. */
+ * With --cards N it trains N such networks side by side, each by a thread and a card of its own.
+ *
+ * stdout has one line a step, `step N loss L`, L in hexadecimal so that no digit is lost; with
+ * --cards the lines of one card come after those of the other, each led by `card C`. The rest goes
+ * to stderr. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "gpu.h"
 #include "train_shape.h"
@@ -66,8 +71,20 @@ struct trainer {
     uint64_t random;
 };
 
-struct options {
+enum { MOST_CARDS = 16 };
+
+/* With --cards: one of the jobs that run side by side. */
+struct job {
+    int card;
     unsigned steps;
+    uint64_t seed;
+    float *losses;
+    double seconds;
+    pthread_t thread;
+};
+
+struct options {
+    unsigned steps, cards; /* 0: one job, on the card that is ours */
     uint64_t seed;
     size_t leave_bytes; /* 0: leave the card as it is */
 };
@@ -277,29 +294,100 @@ static void run_optimizer(struct trainer *trainer, unsigned step)
     update_linear(trainer, &net->head, &rates);
 }
 
-static void train(struct trainer *trainer, unsigned steps)
+static float train_step(struct trainer *trainer, unsigned step)
 {
-    for (unsigned step = 1; step <= steps; step++) {
-        next_batch(trainer);
-        run_forward(trainer);
-        run_backward(trainer);
-        run_optimizer(trainer, step);
-        float loss = 0;
-        struct gpu *gpu = &trainer->gpu;
-        gpu_check(gpu, gpu->cuMemcpyDtoH_v2(&loss, trainer->net.loss, sizeof loss), "cuMemcpyDtoH");
-        printf("step %u loss %a\n", step, (double)loss);
+    next_batch(trainer);
+    run_forward(trainer);
+    run_backward(trainer);
+    run_optimizer(trainer, step);
+    float loss = 0;
+    struct gpu *gpu = &trainer->gpu;
+    gpu_check(gpu, gpu->cuMemcpyDtoH_v2(&loss, trainer->net.loss, sizeof loss), "cuMemcpyDtoH");
+    return loss;
+}
+
+/* The card is open. */
+static void prepare(struct trainer *trainer, uint64_t seed)
+{
+    gpu_load_kernels(&trainer->gpu, train_ptx);
+#define KERNEL_LOAD(name) trainer->name = gpu_kernel(&trainer->gpu, #name);
+    KERNELS(KERNEL_LOAD)
+#undef KERNEL_LOAD
+    trainer->random = seed;
+    for (int c = 0; c < CLASSES; c++)
+        for (int i = 0; i < INPUT; i++)
+            trainer->patterns[c][i] = random_float(&trainer->random) < 0 ? -1.0f : 1.0f;
+    make_network(trainer);
+    fprintf(stderr, "train: %.1f MiB in blocks, all touched by every step\n",
+            (double)trainer->gpu.allocated_bytes / (1 << 20));
+}
+
+static int train_alone(const struct options *options)
+{
+    static struct trainer trainer;
+    gpu_open(&trainer.gpu, "train", NULL);
+    if (options->leave_bytes) gpu_take_rest(&trainer.gpu, options->leave_bytes);
+    prepare(&trainer, options->seed);
+    for (unsigned step = 1; step <= options->steps; step++) {
+        printf("step %u loss %a\n", step, (double)train_step(&trainer, step));
         fflush(stdout);
     }
+    return 0;
+}
+
+/* ---- Several cards, side by side ---- */
+
+static double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void *run_job(void *argument)
+{
+    struct job *job = argument;
+    double began = now_seconds();
+    struct trainer *trainer = calloc(1, sizeof *trainer);
+    if (!trainer) exit(1);
+    gpu_open_card(&trainer->gpu, "train", NULL, job->card);
+    prepare(trainer, job->seed);
+    for (unsigned step = 1; step <= job->steps; step++)
+        job->losses[step - 1] = train_step(trainer, step);
+    job->seconds = now_seconds() - began;
+    free(trainer);
+    return NULL;
+}
+
+static int train_together(const struct options *options)
+{
+    struct job jobs[MOST_CARDS];
+    for (unsigned i = 0; i < options->cards; i++) {
+        jobs[i] = (struct job){.card = (int)i, .steps = options->steps, .seed = options->seed + i};
+        jobs[i].losses = calloc(options->steps + 1, sizeof *jobs[i].losses);
+        if (!jobs[i].losses || pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]) != 0) {
+            fprintf(stderr, "train: the host has no memory for another thread\n");
+            return 1;
+        }
+    }
+    for (unsigned i = 0; i < options->cards; i++) {
+        pthread_join(jobs[i].thread, NULL);
+        for (unsigned step = 0; step < options->steps; step++)
+            printf("card %u step %u loss %a\n", i, step + 1, (double)jobs[i].losses[step]);
+        fprintf(stderr, "train: card %u took %.3f s\n", i, jobs[i].seconds);
+        free(jobs[i].losses);
+    }
+    return 0;
 }
 
 static void usage(FILE *to)
 {
-    fprintf(to,
-            "train [--steps N] [--seed N] [--leave BYTES]\n"
-            "Trains a small network that needs 153 MiB on the first card.\n"
-            "  --steps N      how many steps, 10 if not given\n"
-            "  --seed N       another seed gives another network and other samples\n"
-            "  --leave BYTES  first takes all of the card's memory but this much, such as 24M\n");
+    fprintf(to, "train [--steps N] [--seed N] [--leave BYTES | --cards N]\n"
+                "Trains a small network that needs 153 MiB on the first card.\n"
+                "  --steps N      how many steps, 10 if not given\n"
+                "  --seed N       another seed gives another network and other samples\n"
+                "  --leave BYTES  first takes all of the card's memory but this much, such as 24M\n"
+                "  --cards N      trains one such network on each of N cards at once\n");
 }
 
 static int parse_options(int count, char **words, struct options *options)
@@ -320,6 +408,8 @@ static int parse_options(int count, char **words, struct options *options)
             options->seed = value;
         else if (strcmp(name, "--leave") == 0 && value > 0)
             options->leave_bytes = value;
+        else if (strcmp(name, "--cards") == 0 && value > 0 && value <= MOST_CARDS)
+            options->cards = (unsigned)value;
         else
             return 0;
     }
@@ -333,21 +423,9 @@ int main(int count, char **words)
         usage(stderr);
         return 2;
     }
-    static struct trainer trainer;
-    gpu_open(&trainer.gpu, "train", NULL);
-    if (options.leave_bytes) gpu_take_rest(&trainer.gpu, options.leave_bytes);
-    gpu_load_kernels(&trainer.gpu, train_ptx);
-#define KERNEL_LOAD(name) trainer.name = gpu_kernel(&trainer.gpu, #name);
-    KERNELS(KERNEL_LOAD)
-#undef KERNEL_LOAD
-
-    trainer.random = options.seed;
-    for (int c = 0; c < CLASSES; c++)
-        for (int i = 0; i < INPUT; i++)
-            trainer.patterns[c][i] = random_float(&trainer.random) < 0 ? -1.0f : 1.0f;
-    make_network(&trainer);
-    fprintf(stderr, "train: %.1f MiB in blocks, all touched by every step\n",
-            (double)trainer.gpu.allocated_bytes / (1 << 20));
-    train(&trainer, options.steps);
-    return 0;
+    if (options.leave_bytes && options.cards) {
+        usage(stderr);
+        return 2;
+    }
+    return options.cards ? train_together(&options) : train_alone(&options);
 }

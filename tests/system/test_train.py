@@ -86,6 +86,41 @@ class Train(unittest.TestCase):
         self.assertIn("the link between 0 and 1 is lost", done.stderr)
         self.assertIn("card 4 passes nothing on", done.stderr)
 
+    def run_on_cards(self, *options):
+        done = subprocess.run([VRAMPOOL, "run", *options, "--", TRAIN, "--steps", str(STEPS),
+                               "--cards", "2"],
+                              capture_output=True, text=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_two_cards_at_once(self):
+        """Each job needs 1.4 times its card's memory: both finish, bit by bit as alone, and neither
+        starves."""
+        alone = self.run_on_cards("--no-pool", "--emulate", "2x512M")
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "r.json")
+            done = self.run_on_cards("--emulate", "2x108M", "--compute", "0,1", "--report", report)
+            with open(report, encoding="utf-8") as file:
+                report = json.load(file)
+        self.assertEqual(done.stdout, alone.stdout)
+        self.assertGreaterEqual(152.7 / 108, 1.4)
+        self.assertGreaterEqual(report["peak_bytes"], 2 * 150 * MIB)
+        self.assertGreater(report["evictions"], 0)
+        seconds = [float(line.split()[4]) for line in done.stderr.splitlines() if " took " in line]
+        self.assertEqual(len(seconds), 2)
+        self.assertLess(max(seconds), 1.5 * min(seconds))
+
+    def test_a_card_lends_what_it_does_not_need(self):
+        """The second card also computes, but not yet: nothing has to go to the host."""
+        report = self.run_pooled("--emulate", "2x108M", "--compute", "0,1")
+        peaks = {place["name"]: place["peak_bytes"] for place in report["places"]}
+        self.assertGreater(peaks["card1"], 0)
+        self.assertEqual(peaks["host0"], 0)
+        report = self.run_pooled("--emulate", "2x108M", "--compute", "0,1", "--lend", "none")
+        peaks = {place["name"]: place["peak_bytes"] for place in report["places"]}
+        self.assertEqual(peaks["card1"], 0)
+        self.assertGreater(peaks["host0"], 0)
+
     def test_losses_that_make_no_sense(self):
         done = run("--emulate", "double-cube-8x24@24M", VRAMPOOL_EMU_LOSE="lik:0-1@20ms")
         self.assertNotEqual(done.returncode, 0)
