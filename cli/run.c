@@ -26,7 +26,7 @@
 struct run {
     const char *value[ENV_COUNT];
     uint64_t host_bytes;
-    uint32_t compute_cards, lend_cards;
+    uint32_t compute_cards, lend_cards, carved_cards; /* those that --lend names with a size */
     enum log_level log_level;
     struct machine machine; /* with --emulate */
 };
@@ -76,16 +76,29 @@ static bool read_ahead(struct run *run, const struct run_option *option, const c
 static bool read_cards(struct run *run, const struct run_option *option, const char *value)
 {
     uint32_t cards = UINT32_MAX;
-    bool ranks = option->variable == ENV_COMPUTE && strcmp(value, ENV_RANKS) == 0;
+    bool ranks = strcmp(value, ENV_RANKS) == 0;
     if (!ranks && !env_parse_cards(value, &cards))
         return refuse(option, value, "not a list of cards; write 0, 0,2-3, all or none");
-    if (option->variable == ENV_COMPUTE && cards == 0)
-        return refuse(option, value, "at least one card has to compute");
-    if (option->variable == ENV_COMPUTE && (cards & (cards + 1)) != 0)
+    if (cards == 0) return refuse(option, value, "at least one card has to compute");
+    if ((cards & (cards + 1)) != 0)
         return refuse(option, value,
                       "the cards that compute must be the first ones, such as 0 or 0-3; "
                       "CUDA_VISIBLE_DEVICES puts them in another order");
-    *(option->variable == ENV_COMPUTE ? &run->compute_cards : &run->lend_cards) = cards;
+    run->compute_cards = cards;
+    run->value[option->variable] = value;
+    return true;
+}
+
+/* Cards that compute may be among them, with a size: they lend so much beside their own share. */
+static bool read_lend(struct run *run, const struct run_option *option, const char *value)
+{
+    uint64_t bytes[VP_MAX_CARDS];
+    if (!env_parse_lend(value, &run->lend_cards, bytes))
+        return refuse(option, value,
+                      "not a list of cards; write 0, 0,2-3, all or none, or with sizes 0:40G,1");
+    run->carved_cards = 0;
+    for (unsigned i = 0; i < VP_MAX_CARDS; i++)
+        if (bytes[i]) run->carved_cards |= UINT32_C(1) << i;
     run->value[option->variable] = value;
     return true;
 }
@@ -169,9 +182,12 @@ static const struct run_option options[] = {
       "rank of a job"},
      ENV_COMPUTE,
      read_cards},
-    {{"lend", OPTION_VALUE, "LIST", "cards that only lend their memory (default: all others)"},
+    {{"lend", OPTION_VALUE, "LIST",
+      "cards that only lend their memory (default: all others);\n0:40G lends so much of card 0, "
+      "which "
+      "may compute too"},
      ENV_LEND,
-     read_cards},
+     read_lend},
     {{"emulate", OPTION_VALUE, "MACHINE",
       "run on an emulated machine: NxSIZE (8x24M), a name such as\ndouble-cube-8x24@24M, or a "
       "machine file (.json)"},
@@ -255,9 +271,11 @@ static bool is_consistent(const struct run *run)
         return false;
     }
     bool all = run->lend_cards == UINT32_MAX || run->compute_cards == UINT32_MAX;
-    if (run->value[ENV_LEND] && !all && (run->compute_cards & run->lend_cards)) {
+    uint32_t both = run->compute_cards & run->lend_cards & ~run->carved_cards;
+    if (run->value[ENV_LEND] && !all && both) {
         cli_fail(EXIT_USAGE,
-                 "run: --lend %s: a card cannot both compute (--compute %s) and only lend",
+                 "run: --lend %s: a card cannot both compute (--compute %s) and only lend; with a "
+                 "size, such as 0:40G, it lends a part",
                  run->value[ENV_LEND], run->value[ENV_COMPUTE] ? run->value[ENV_COMPUTE] : "0");
         return false;
     }

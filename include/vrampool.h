@@ -81,10 +81,14 @@ typedef struct vp_options {
     uint32_t policy;        /* enum vp_policy */
     uint32_t host_sharers;  /* processes that share the host: its default is divided by this */
     uint32_t ahead_ops;     /* memory is made ready so many operations ahead; 0: 64 */
-    uint64_t hbm_bytes;     /* most that the pool holds on each card; 0: free less headroom */
-    uint64_t host_bytes;    /* the same for host memory; VP_DEFAULT_BYTES: 90 % of available */
-    uint64_t chunk_bytes;   /* 0: a card's share / 12, between 2 and 64 MiB */
-    uint64_t reserve_bytes; /* of a card, kept free for what is not foreseen; 0: two chunks */
+    /* Most that card i lends; 0: as hbm_bytes says. A card that computes and is among lend_cards
+     * lends so much beside its own share: a place of its own, where nothing but what must leave
+     * goes. */
+    uint64_t lend_bytes[VP_MAX_CARDS];
+    uint64_t hbm_bytes;        /* most that the pool holds on each card; 0: free less headroom */
+    uint64_t host_bytes;       /* the same for host memory; VP_DEFAULT_BYTES: 90 % of available */
+    uint64_t chunk_bytes;      /* 0: a card's share / 12, between 2 and 64 MiB */
+    uint64_t reserve_bytes;    /* of a card, kept free for what is not foreseen; 0: two chunks */
     const char *driver_path;   /* the driver library; NULL: search for it */
     const char *record_path;   /* where to record a trace; NULL: nowhere */
     const char *timeline_path; /* where to write what was done when; NULL: nowhere */

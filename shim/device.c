@@ -53,9 +53,15 @@ static CUresult cuDeviceGetByPCIBusId_wrap(CUdevice *device, const char *bus_id)
 
 static uint64_t share_of(CUdevice device)
 {
+    const vp_options *options = &shim_settings.options;
     size_t bytes = 0;
     if (shim_driver.cuDeviceTotalMem_v2(&bytes, device) != CUDA_SUCCESS) return 0;
-    uint64_t most = shim_settings.options.hbm_bytes;
+    uint64_t lends = options->lend_cards >> device & 1 ? options->lend_bytes[device] : 0;
+    uint64_t most = options->hbm_bytes;
+    if (most && shim_computes(device))
+        most += lends;
+    else if (lends && !shim_computes(device))
+        most = lends;
     return most && most < bytes ? most : bytes;
 }
 

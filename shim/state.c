@@ -39,7 +39,10 @@ static void take_share(unsigned cards)
 {
     struct rank_share share = rank_share(&shim_settings.rank, cards);
     shim_settings.options.compute_cards = share.compute_cards;
-    shim_settings.options.lend_cards &= share.lend_cards;
+    uint32_t own = share.compute_cards; /* it may lend a part of its own card */
+    for (unsigned i = 0; i < VP_MAX_CARDS; i++)
+        if (!shim_settings.options.lend_bytes[i]) own &= ~(UINT32_C(1) << i);
+    shim_settings.options.lend_cards &= share.lend_cards | own;
     shim_settings.visible = share.visible;
 }
 

@@ -85,6 +85,48 @@ bool env_parse_cards(const char *text, uint32_t *cards)
     return true;
 }
 
+/* `N`, `N-M`, each with `:SIZE` behind it or not; moves *at behind it. */
+static bool take_share(const char **at, uint32_t *cards, uint64_t *bytes)
+{
+    uint32_t range = 0;
+    uint64_t share = 0;
+    char size[32];
+    if (!take_range(at, &range)) return false;
+    *cards |= range;
+    if (**at != ':') return true;
+    size_t length = strcspn(++*at, ",");
+    if (length >= sizeof size) return false;
+    memcpy(size, *at, length);
+    size[length] = '\0';
+    *at += length;
+    if (!units_parse_size(size, &share) || share == 0) return false;
+    for (; range; range &= range - 1) bytes[__builtin_ctz(range)] = share;
+    return true;
+}
+
+bool env_parse_lend(const char *text, uint32_t *cards, uint64_t bytes[VP_MAX_CARDS])
+{
+    uint32_t read = 0;
+    uint64_t shares[VP_MAX_CARDS] = {0};
+    if (strchr(text, ':')) {
+        if (!take_share(&text, &read, shares)) return false;
+        while (*text)
+            if (*text++ != ',' || !take_share(&text, &read, shares)) return false;
+    } else if (!env_parse_cards(text, &read)) {
+        return false;
+    }
+    *cards = read;
+    memcpy(bytes, shares, sizeof shares);
+    return true;
+}
+
+static bool read_lend(vp_options *options)
+{
+    const char *value = env_get(ENV_LEND);
+    return !value || env_parse_lend(value, &options->lend_cards, options->lend_bytes) ||
+           wrong(ENV_LEND, value);
+}
+
 static bool read_size(enum env_variable variable, uint64_t *bytes)
 {
     const char *value = env_get(variable);
@@ -168,7 +210,7 @@ vp_status env_read_options(vp_options *options)
     bool fine = read_size(ENV_HBM, &read.hbm_bytes) && read_size(ENV_HOST, &read.host_bytes) &&
                 read_size(ENV_CHUNK, &read.chunk_bytes) && read_ahead(&read.ahead_ops) &&
                 read_size(ENV_RESERVE, &read.reserve_bytes) && read_compute(&read.compute_cards) &&
-                read_cards(ENV_LEND, &read.lend_cards) && read_verify(&read.verify) &&
+                read_lend(&read) && read_verify(&read.verify) &&
                 read_flag(ENV_ALWAYS_MAPPED, &read.always_mapped) && read_policy(&read.policy);
     if (!fine) return VP_INVALID;
     *options = read;

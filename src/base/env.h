@@ -17,7 +17,7 @@
     X(HBM, "VRAMPOOL_HBM", "SIZE", "most that the pool holds on each card") \
     X(HOST, "VRAMPOOL_HOST", "SIZE", "most that the pool holds in host memory") \
     X(COMPUTE, "VRAMPOOL_COMPUTE", "LIST or ranks", "cards that the program sees") \
-    X(LEND, "VRAMPOOL_LEND", "LIST", "cards that only lend their memory") \
+    X(LEND, "VRAMPOOL_LEND", "LIST", "cards that lend their memory, each with :SIZE if not all of it") \
     X(EMULATE, "VRAMPOOL_EMULATE", "MACHINE", "what the emulated driver behaves like, as text") \
     X(NO_POOL, "VRAMPOOL_NO_POOL", "0 or 1", "1 passes every call on: the program without a pool") \
     X(RECORD, "VRAMPOOL_RECORD", "FILE", "where to record a trace") \
@@ -65,6 +65,9 @@ bool env_parse_cards(const char *text, uint32_t *cards);
 /* Reads a number of operations from 1 to ENV_MOST_AHEAD. False: anything else. */
 enum { ENV_MOST_AHEAD = 4096 };
 bool env_parse_ahead(const char *text, uint32_t *ops);
+
+/* Reads the same with sizes, such as `0:40G,2-3`: what each card lends at most; 0: not said. */
+bool env_parse_lend(const char *text, uint32_t *cards, uint64_t bytes[VP_MAX_CARDS]);
 
 /* Reads a policy's word. False: there is none such. */
 bool env_parse_policy(const char *text, uint32_t *policy);

@@ -109,9 +109,9 @@ static vp_status find_page(vp_pool *pool)
     return VP_OK;
 }
 
-/* What the pool may hold on a card: as asked, or what is free less headroom for the context,
- * modules, local memory and libraries that allocate for themselves. */
-static uint64_t card_capacity(vp_pool *pool, unsigned card)
+/* What is free on a card, less headroom for the context, modules, local memory and libraries that
+ * allocate for themselves. */
+static uint64_t usable_bytes(vp_pool *pool, unsigned card, uint64_t *free_of_all)
 {
     size_t free_bytes = 0, total_bytes = 0;
     CUcontext current = NULL;
@@ -124,12 +124,26 @@ static uint64_t card_capacity(vp_pool *pool, unsigned card)
     else if (pool->driver->cuDeviceTotalMem_v2(&total_bytes, (CUdevice)card) == CUDA_SUCCESS)
         free_bytes = total_bytes;
     uint64_t headroom = total_bytes / 32 < GIB ? total_bytes / 32 : GIB;
-    uint64_t usable = free_bytes > headroom ? free_bytes - headroom : 0;
-    uint64_t asked = pool->options.hbm_bytes;
-    if (asked > usable)
-        log_warn("card %u has %.1f GiB to spare; --hbm asks for %.1f GiB", card,
-                 (double)usable / GIB, (double)asked / GIB);
-    return asked && asked < free_bytes ? asked : usable;
+    *free_of_all = free_bytes;
+    return free_bytes > headroom ? free_bytes - headroom : 0;
+}
+
+/* What the pool may hold on a card, as asked or what is usable; *lent_bytes: what the card lends
+ * beside that, where it computes too. */
+static uint64_t card_capacity(vp_pool *pool, unsigned card, uint64_t *lent_bytes)
+{
+    const vp_options *options = &pool->options;
+    uint64_t free_bytes, usable = usable_bytes(pool, card, &free_bytes);
+    bool computes = (options->compute_cards >> card & 1) != 0;
+    uint64_t lends = options->lend_cards >> card & 1 ? options->lend_bytes[card] : 0;
+    uint64_t own = !computes && lends ? lends : options->hbm_bytes;
+    uint64_t beside = computes ? lends : 0;
+    if (own + beside > usable)
+        log_warn("card %u has %.1f GiB to spare; --hbm and --lend ask for %.1f GiB", card,
+                 (double)usable / GIB, (double)(own + beside) / GIB);
+    if (beside > usable) beside = usable;
+    *lent_bytes = beside;
+    return own && own + beside < free_bytes ? own : usable - beside;
 }
 
 static vp_status host_capacity(vp_pool *pool, uint64_t *bytes)
@@ -151,13 +165,13 @@ static void add_access(vp_pool *pool, unsigned place, int card)
     desc->flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* Adds the place of a card's memory; returns its index. */
-static unsigned add_card(vp_pool *pool, unsigned card)
+/* Adds a place in a card's memory; returns its index. */
+static unsigned add_place(vp_pool *pool, unsigned card, const char *kind, uint64_t bytes)
 {
     char name[16];
-    snprintf(name, sizeof name, "card%u", card);
-    unsigned place = frame_place_add(&pool->frames, name, VP_PLACE_CARD, (int)card,
-                                     card_capacity(pool, card) / pool->page_bytes);
+    snprintf(name, sizeof name, "%s%u", kind, card);
+    unsigned place =
+        frame_place_add(&pool->frames, name, VP_PLACE_CARD, (int)card, bytes / pool->page_bytes);
     pool->place_prop[place] = card_prop((int)card);
     for (unsigned i = 0; i < pool->cards; i++)
         if ((pool->options.compute_cards >> i & 1) && (pool->reach[i] >> card & 1))
@@ -198,15 +212,29 @@ static bool is_usable(const vp_pool *pool, unsigned card, unsigned peer)
     return true;
 }
 
-/* Where chunks of a card go when they must leave: peers it can reach, then the host. */
-static void find_refuges(vp_pool *pool, unsigned card, const unsigned *place_of)
+/* Whether chunks of the card may go to the place. */
+static bool is_refuge(const vp_pool *pool, unsigned card, unsigned place)
+{
+    const struct frame_place *there = &pool->frames.place[place];
+    unsigned owner = (unsigned)there->id;
+    if (there->kind != VP_PLACE_CARD || !(pool->reach[card] >> owner & 1)) return false;
+    bool home = pool->move.home[owner] == place;
+    if (home && (pool->options.compute_cards >> owner & 1)) return pool->shares && owner != card;
+    return true;
+}
+
+/* Where chunks of a card go when they must leave: what it lends itself, peers that it can reach,
+ * the host. */
+static void find_refuges(vp_pool *pool, unsigned card)
 {
     struct move *move = &pool->move;
-    uint32_t used = pool->options.lend_cards | (pool->shares ? pool->options.compute_cards : 0);
-    for (unsigned i = 0; i < pool->cards; i++) {
-        if (i == card || !((used & pool->reach[card]) >> i & 1)) continue;
-        move->refuge[card][move->refuges[card]++] = place_of[i];
-        if (!is_usable(pool, card, i)) move->usable[card] &= ~(UINT32_C(1) << place_of[i]);
+    for (unsigned own = 2; own-- > 0;) {
+        for (unsigned place = 0; place < pool->frames.places; place++) {
+            unsigned owner = (unsigned)pool->frames.place[place].id;
+            if ((owner == card) != own || !is_refuge(pool, card, place)) continue;
+            move->refuge[card][move->refuges[card]++] = place;
+            if (!is_usable(pool, card, owner)) move->usable[card] &= ~(UINT32_C(1) << place);
+        }
     }
     move->refuge[card][move->refuges[card]++] = pool->host_place;
     uint64_t reserve = move_reserve_pages(move);
@@ -235,8 +263,8 @@ static uint32_t choose_chunk_pages(const vp_pool *pool)
         uint64_t least = UINT64_MAX;
         for (unsigned i = 0; i < pool->frames.places; i++) {
             const struct frame_place *place = &pool->frames.place[i];
-            bool computes =
-                place->kind == VP_PLACE_CARD && (pool->options.compute_cards >> place->id & 1);
+            bool computes = place->kind == VP_PLACE_CARD && pool->move.home[place->id] == i &&
+                            (pool->options.compute_cards >> place->id & 1);
             if (computes && place->capacity_pages < least) least = place->capacity_pages;
         }
         bytes = least / CHUNKS_OF_A_CARD * pool->page_bytes;
@@ -250,12 +278,12 @@ static uint32_t choose_chunk_pages(const vp_pool *pool)
 
 static vp_status lay_out(vp_pool *pool)
 {
-    unsigned place_of[VP_MAX_CARDS];
     uint32_t used = pool->options.compute_cards | pool->options.lend_cards;
     for (unsigned i = 0; i < pool->cards; i++) {
+        uint64_t lent_bytes;
         if (!(used >> i & 1)) continue;
-        place_of[i] = add_card(pool, i);
-        pool->move.home[i] = place_of[i];
+        pool->move.home[i] = add_place(pool, i, "card", card_capacity(pool, i, &lent_bytes));
+        if (lent_bytes >= pool->page_bytes) add_place(pool, i, "lent", lent_bytes);
     }
     vp_status status = add_host(pool);
     if (status != VP_OK) return status;
@@ -272,7 +300,7 @@ static vp_status lay_out(vp_pool *pool)
     segments_create(&pool->segments, &pool->space, &pool->order, chunk_pages);
     pool->move.reserve_pages = units_div_up(pool->options.reserve_bytes, pool->page_bytes);
     for (unsigned i = 0; i < pool->cards; i++)
-        if (pool->options.compute_cards >> i & 1) find_refuges(pool, i, place_of);
+        if (pool->options.compute_cards >> i & 1) find_refuges(pool, i);
     return check_reserve(pool);
 }
 
@@ -349,7 +377,10 @@ static vp_status check_cards(vp_pool *pool)
     uint32_t all = count >= 32 ? ~0u : (1u << count) - 1;
     pool->options.compute_cards &= all;
     pool->shares = pool->options.lend_cards != 0;
-    pool->options.lend_cards &= all & ~pool->options.compute_cards;
+    uint32_t sized = 0;
+    for (unsigned i = 0; i < pool->cards; i++)
+        if (pool->options.lend_bytes[i]) sized |= UINT32_C(1) << i;
+    pool->options.lend_cards &= all & (~pool->options.compute_cards | sized);
     if (!pool->options.compute_cards) {
         log_error("none of the cards chosen to compute exists: the machine has %d", count);
         return VP_INVALID;

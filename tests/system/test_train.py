@@ -121,6 +121,19 @@ class Train(unittest.TestCase):
         self.assertEqual(peaks["card1"], 0)
         self.assertGreater(peaks["host0"], 0)
 
+    def test_two_places_in_one_card(self):
+        """A card's own share, and what it lends beside that: what leaves goes there first."""
+        options = ("--emulate", "1x256M", "--hbm", "96M", "--lend", "0:40M")
+        report = self.run_pooled(*options)
+        places = {place["name"]: place for place in report["places"]}
+        self.assertEqual(list(places), ["card0", "lent0", "host0"])
+        self.assertEqual(places["lent0"]["capacity_bytes"], 40 * MIB)
+        self.assertGreater(places["lent0"]["peak_bytes"], 30 * MIB)
+        self.assertGreater(places["host0"]["peak_bytes"], 0)
+        report = self.run_pooled(*options[:-1], "0:100M")
+        places = {place["name"]: place for place in report["places"]}
+        self.assertEqual(places["host0"]["peak_bytes"], 0)
+
     def test_losses_that_make_no_sense(self):
         done = run("--emulate", "double-cube-8x24@24M", VRAMPOOL_EMU_LOSE="lik:0-1@20ms")
         self.assertNotEqual(done.returncode, 0)

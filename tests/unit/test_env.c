@@ -46,6 +46,27 @@ static void policies_are_read(void **state)
     }
 }
 
+static void what_cards_lend_may_have_sizes(void **state)
+{
+    uint32_t cards;
+    uint64_t bytes[VP_MAX_CARDS];
+    assert_true(env_parse_lend("0:40G,2-3,5-6:1.5M", &cards, bytes));
+    assert_int_equal(cards, 0x6d);
+    assert_int_equal(bytes[0], 40 * GIB);
+    assert_int_equal(bytes[2], 0);
+    assert_int_equal(bytes[5], 3 * MIB / 2);
+    assert_int_equal(bytes[6], 3 * MIB / 2);
+    assert_true(env_parse_lend("all", &cards, bytes));
+    assert_int_equal(cards, UINT32_MAX);
+    assert_int_equal(bytes[0], 0);
+    assert_true(env_parse_lend("none", &cards, bytes));
+    assert_int_equal(cards, 0);
+    static const char *const wrong[] = {"0:",     "0:0",     ":4G",  "all:4G", "0:4G,",
+                                        "0:4G;1", "0:4G:4G", "0:4X", "99:4G",  ""};
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(env_parse_lend(wrong[i], &cards, bytes));
+}
+
 static void options_come_from_the_environment(void **state)
 {
     vp_options options = {.hbm_bytes = 1, .host_bytes = VP_DEFAULT_BYTES, .lend_cards = 6};
@@ -127,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_of_cards_are_read),
         cmocka_unit_test(policies_are_read),
+        cmocka_unit_test_setup(what_cards_lend_may_have_sizes, clear),
         cmocka_unit_test_setup(options_come_from_the_environment, clear),
         cmocka_unit_test_setup(a_wrong_value_changes_nothing, clear),
         cmocka_unit_test_setup(ahead_is_a_number_of_operations, clear),
