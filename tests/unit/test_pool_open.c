@@ -94,6 +94,39 @@ static void the_next_pool_records_into_a_file_of_its_own(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* A driver, or a container, in which host memory can be had in fewer ways. */
+static int plain_hosts, created_on_plain_host;
+
+static CUresult create_choosy(CUmemGenericAllocationHandle *handle, size_t bytes,
+                              const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_PERMITTED;
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST) {
+        if (!plain_hosts) return CUDA_ERROR_NOT_PERMITTED;
+        created_on_plain_host++;
+    }
+    struct driver real;
+    emu_driver(&real);
+    return real.cuMemCreate(handle, bytes, prop, flags);
+}
+
+static void without_nodes_the_plain_host_does(void **state)
+{
+    driver.cuMemCreate = create_choosy;
+    plain_hosts = 1;
+    created_on_plain_host = 0;
+    assert_int_equal(open_with(0, NULL), VP_OK);
+    assert_true(created_on_plain_host > 0);
+    plain_hosts = 0;
+    assert_int_equal(open_with(0, NULL), VP_UNSUPPORTED);
+    vp_options options;
+    vp_options_init(&options);
+    options.host_bytes = 0;
+    vp_pool *pool;
+    assert_int_equal(pool_open(&driver, &options, &pool), VP_OK);
+    vp_close(pool);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -102,6 +135,7 @@ int main(void)
         CASE(a_chunk_is_a_power_of_two_of_pages),
         CASE(a_reserve_is_at_most_a_sixth_of_the_card),
         CASE(the_next_pool_records_into_a_file_of_its_own),
+        CASE(without_nodes_the_plain_host_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Small reproductions of what others reported of preloads and offload, where no other test covers
+it; docs/reports.md has the list.
+
+Usage: test_reports.py BUILD"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+PROGRAMS = os.path.join(BUILD, "tests", "programs")
+OPEN = "import ctypes; print(ctypes.CDLL({!r}).{}())"
+
+
+def run(options, *program):
+    """The finished program under the pool, and its report (None: it had no pool)."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "report.json")
+        command = [os.path.join(BUILD, "vrampool"), "run", "--emulate", "1x256M", *options,
+                   "--report", path, "--", *program]
+        # Meson names the build folder there, in which everything would be found.
+        environment = {name: value for name, value in os.environ.items()
+                       if name != "LD_LIBRARY_PATH"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False,
+                              env=environment)
+        if not os.path.exists(path):
+            return done, None
+        with open(path, encoding="utf-8") as file:
+            return done, json.load(file)
+
+
+class Reports(unittest.TestCase):
+    def test_libraries_still_find_their_own_by_runpath(self):
+        """A preload that wraps dlopen is the caller in the loader's eyes: cuDNN's parts, found by
+        its $ORIGIN, are then missing."""
+        outer = os.path.join(PROGRAMS, "librunpath_outer.so")
+        done, _ = run([], sys.executable, "-c", OPEN.format(outer, "runpath_open"))
+        self.assertEqual(done.stdout, "42\n", done.stderr)
+
+    def test_and_only_by_runpath(self):
+        """So the test above could fail: the inner library is found in no other way."""
+        done, _ = run([], sys.executable, "-c", OPEN.format("librunpath_inner.so",
+                                                            "runpath_answer"))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("librunpath_inner.so", done.stderr)
+
+    def test_the_host_is_not_charged_by_powers_of_two(self):
+        """With pinned memory rounded up to powers of two, 72 MiB beyond the card take 128."""
+        full = os.path.join(PROGRAMS, "full")
+        done, report = run(["--hbm", "192M", "--host", "104M"], full, "pieces", "264M", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        host = report["places"][1]
+        self.assertGreaterEqual(host["peak_bytes"], 72 << 20)
+        self.assertLessEqual(host["peak_bytes"], 104 << 20)
+
+    def test_a_refusal_says_how_much_is_where(self):
+        full = os.path.join(PROGRAMS, "full")
+        done, _ = run(["--hbm", "128M", "--host", "64M"], full, "pieces", "256M", "1")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"out of memory: .* asked for, .* promised \(card0 .* of "
+                                      r"128.0 MiB, host0 .* of 64.0 MiB\); raise --hbm or --host")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
