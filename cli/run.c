@@ -55,9 +55,8 @@ static bool read_size(struct run *run, const struct run_option *option, const ch
     if (option->variable == ENV_HBM && bytes < 2 * MIB)
         return refuse(option, value, "a card's share is at least 2M, one granule of its memory");
     if (bytes > 64 * TIB) return refuse(option, value, "more than 64T, the most that a pool holds");
-    if (option->variable == ENV_CHUNK &&
-        (bytes < 2 * MIB || bytes > 32 * MIB || bytes & (bytes - 1)))
-        return refuse(option, value, "a chunk has 2M, 4M, 8M, 16M or 32M");
+    if (option->variable == ENV_CHUNK && !env_parse_chunk(value, &bytes))
+        return refuse(option, value, env_form(ENV_CHUNK));
     if (option->variable == ENV_HOST) run->host_bytes = bytes;
     char *text;
     if (asprintf(&text, "%" PRIu64, bytes) < 0) abort();
@@ -214,7 +213,7 @@ static const struct run_option options[] = {
      ENV_POLICY,
      read_policy},
     {{"chunk", OPTION_VALUE, "SIZE",
-      "what moves at once: 2M to 32M, a power of two (default: from\nthe card's share)"},
+      "what moves at once: 2M to 128M, a power of two (default: from\nthe card's share)"},
      ENV_CHUNK,
      read_size},
     {{"ahead", OPTION_VALUE, "N",

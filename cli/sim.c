@@ -123,6 +123,7 @@ static void note_moved(void *context, const struct executor_action *action, uint
                        uint64_t end_ns)
 {
     struct sim_story *story = context;
+    sim_visits_moved(&story->visits, action, end_ns);
     if (!make_room(story, &story->moves, story->move_count, &story->move_room,
                    sizeof *story->moves))
         return;
@@ -138,9 +139,11 @@ static void note_used(void *context, uint64_t time_ns, uint64_t used_bytes, uint
     story->uses[story->use_count++] = (struct sim_use){time_ns, used_bytes, spare_bytes};
 }
 
-static void note_ran(void *context, uint32_t op, uint64_t start_ns, uint64_t end_ns)
+static void note_ran(void *context, const struct executor *executor, uint32_t op, uint64_t start_ns,
+                     uint64_t end_ns)
 {
     struct sim_story *story = context;
+    sim_visits_ran(&story->visits, executor, op, start_ns, end_ns);
     struct sim_run *last = story->run_count ? &story->runs[story->run_count - 1] : NULL;
     if (last && last->end_ns == start_ns) {
         last->end_ns = end_ns;
@@ -153,11 +156,26 @@ static void note_ran(void *context, uint32_t op, uint64_t start_ns, uint64_t end
 
 /* Work. */
 
+/* Simulates the plan once more, and what translation would cost in it. */
+static vp_status watch(const struct plan *plan, const struct shape *shape, const struct job *job,
+                       struct prediction *prediction)
+{
+    struct sim_story *story = &prediction->story;
+    struct sim_watch watch = {story, note_moved, note_used, note_ran};
+    if (!sim_visits_create(job, shape, &story->visits)) return VP_NO_HOST_MEMORY;
+    vp_status status = plan_watch(plan, shape, &job->costs, &watch, &prediction->result);
+    prediction->options = plan->options;
+    prediction->result = plan->predicted;
+    if (status == VP_OK)
+        status = sim_translate(&story->visits, plan->predicted.step_ns, &prediction->translation);
+    sim_visits_destroy(&story->visits);
+    return status;
+}
+
 static vp_status predict(const struct job *job, struct prediction *prediction)
 {
     struct shape shape;
     struct plan plan;
-    struct sim_watch watch = {&prediction->story, note_moved, note_used, note_ran};
     uint64_t granularity = job->machine->granularity_bytes;
     prediction->chunk_bytes = plan_chunk_bytes(job->limits.hbm_bytes, granularity);
     vp_status status = shape_create(&job->step, prediction->chunk_bytes, granularity, &shape);
@@ -165,9 +183,7 @@ static vp_status predict(const struct job *job, struct prediction *prediction)
     prediction->peak_bytes = shape.peak_bytes;
     status = plan_make(&shape, &job->costs, &job->limits, prediction->policy, &plan);
     if (status == VP_OK) {
-        status = plan_watch(&plan, &shape, &job->costs, &watch, &prediction->result);
-        prediction->options = plan.options;
-        prediction->result = plan.predicted;
+        status = watch(&plan, &shape, job, prediction);
         plan_destroy(&plan);
     }
     shape_destroy(&shape);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "job.h"
+#include "plan/translate.h"
 
 /* One copy over a link, or one change of what the card holds. Times from the start of the step. */
 struct sim_move {
@@ -22,6 +23,35 @@ struct sim_run {
     uint64_t start_ns, end_ns;
 };
 
+/* Where pages are and when they are asked for; see sim_translate.c. */
+struct sim_visit;
+struct sim_visits {
+    const struct job *job;
+    const struct shape *shape;
+    uint32_t *page_of; /* of each item */
+    struct sim_visit *list;
+    uint32_t pages, count, room;
+    bool exhausted; /* memory */
+};
+
+bool sim_visits_create(const struct job *job, const struct shape *shape, struct sim_visits *visits);
+void sim_visits_destroy(struct sim_visits *visits);
+void sim_visits_moved(struct sim_visits *visits, const struct executor_action *action,
+                      uint64_t end_ns);
+void sim_visits_ran(struct sim_visits *visits, const struct executor *executor, uint32_t op,
+                    uint64_t start_ns, uint64_t end_ns);
+
+/* By the model of translation in layers. */
+struct sim_translation {
+    struct translate_count count; /* of the card that computes, all places together */
+    uint64_t p99_ns, moves;
+    uint32_t entries;
+};
+
+/* Plays what was noted. VP_NO_HOST_MEMORY. */
+vp_status sim_translate(struct sim_visits *visits, uint64_t step_ns,
+                        struct sim_translation *translation) VP_MUST_USE;
+
 /* What happens in one step, for pictures; grows as needed. */
 struct sim_story {
     struct sim_move *moves;
@@ -29,6 +59,7 @@ struct sim_story {
     struct sim_run *runs;
     uint32_t move_count, move_room, use_count, use_room, run_count, run_room;
     bool exhausted; /* memory */
+    struct sim_visits visits;
 };
 
 struct prediction {
@@ -39,6 +70,7 @@ struct prediction {
     struct sim_result result;
     struct executor_options options;
     struct sim_story story;
+    struct sim_translation translation;
 };
 
 void sim_print_table(const struct prediction *prediction);

@@ -121,6 +121,22 @@ static void print_links(const struct prediction *p)
     }
 }
 
+static double share(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : 0;
+}
+
+static void print_translation(const struct sim_translation *t)
+{
+    const struct translate_count *count = &t->count;
+    printf("\ntranslation %7.0f ns a page on average, 99 %% within %llu: a model, not measured\n",
+           translate_average_ns(count), (unsigned long long)t->p99_ns);
+    printf("           %.1f %% answered by the card's cache, %.1f %% by its table, %.1f %% by the "
+           "controller\n",
+           100 * share(count->hits, count->asked), 100 * share(count->local, count->asked),
+           100 * share(count->controlled, count->asked));
+}
+
 void sim_print_table(const struct prediction *p)
 {
     const struct sim_result *r = &p->result;
@@ -139,9 +155,11 @@ void sim_print_table(const struct prediction *p)
     printf("%-10s %8.2f GB\n", "in", (double)r->in_bytes * 1e-9);
     printf("%-10s %8.2f GB\n", "out", (double)r->out_bytes * 1e-9);
     printf("%-10s %8.2f GB\n", "in place", (double)r->in_place_bytes * 1e-9);
-    if (r->host_peak_bytes == 0) return;
-    print_refuges(p);
-    print_links(p);
+    if (r->host_peak_bytes > 0) {
+        print_refuges(p);
+        print_links(p);
+    }
+    print_translation(&p->translation);
 }
 
 /* What the card holds over the step, at evenly spaced times. */
@@ -219,6 +237,19 @@ static json_t *links(const struct prediction *p)
     return list;
 }
 
+static json_t *translation(const struct sim_translation *t)
+{
+    const struct translate_count *count = &t->count;
+    return json_pack(
+        "{sb sf sI sI sI sf sf sf sI sf sI sI}", "model", 1, "average_ns",
+        translate_average_ns(count), "p99_ns", (json_int_t)t->p99_ns, "worst_ns",
+        (json_int_t)count->worst_ns, "asked", (json_int_t)count->asked, "hit_share",
+        share(count->hits, count->asked), "table_share", share(count->local, count->asked),
+        "controller_share", share(count->controlled, count->asked), "mistaken",
+        (json_int_t)count->mistaken, "queue_ns", share(count->waited_ns, count->controlled),
+        "moves", (json_int_t)t->moves, "entries", (json_int_t)t->entries);
+}
+
 void sim_print_json(const struct prediction *p)
 {
     const struct sim_result *r = &p->result;
@@ -227,7 +258,7 @@ void sim_print_json(const struct prediction *p)
         json_object_set_new(stalls, sim_stall_name((enum sim_stall)i),
                             json_real(seconds(r->stall_ns[i])));
     json_t *root = json_pack(
-        "{ss ss ss ss sb sf sf sf so sI sI sI sI sI sI sI sI sf sf so so so so so}", "trace",
+        "{ss ss ss ss sb sf sf sf so sI sI sI sI sI sI sI sI sf sf so so so so so so}", "trace",
         p->trace, "machine", p->job->machine->name, "policy", plan_policy_name(p->policy), "refuge",
         cards_help(p) ? "cards" : "host", "repeats", p->job->repeats, "step_s", seconds(r->step_ns),
         "in_hbm_s", seconds(r->in_hbm_ns), "stall_s", seconds(stall_ns(r)), "stalls_s", stalls,
@@ -237,7 +268,8 @@ void sim_print_json(const struct prediction *p)
         (json_int_t)r->used_peak_bytes, "host_used_peak_bytes", (json_int_t)r->host_peak_bytes,
         "chunk_bytes", (json_int_t)p->chunk_bytes, "in_busy_s", seconds(busiest_ns(p, true)),
         "out_busy_s", seconds(busiest_ns(p, false)), "moves", moves(r), "steps_s", steps(r),
-        "hbm_use", curve(p), "refuges", refuges(p), "links", links(p));
+        "hbm_use", curve(p), "refuges", refuges(p), "links", links(p), "translation",
+        translation(&p->translation));
     if (!root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0) abort();
     putchar('\n');
     json_decref(root);

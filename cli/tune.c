@@ -71,9 +71,8 @@ static int print_help(void)
 
 static bool read_chunk(const char *value, uint64_t *bytes)
 {
-    if (!job_read_size("tune", "chunk", value, bytes)) return false;
-    if (*bytes >= 2 * MIB && *bytes <= 32 * MIB && (*bytes & (*bytes - 1)) == 0) return true;
-    cli_fail(EXIT_USAGE, "tune: --chunk %s: a chunk has 2M, 4M, 8M, 16M or 32M", value);
+    if (env_parse_chunk(value, bytes)) return true;
+    cli_fail(EXIT_USAGE, "tune: --chunk %s: %s", value, env_form(ENV_CHUNK));
     return false;
 }
 
@@ -190,18 +189,19 @@ static vp_status predict(struct tune *tune, const struct tune_setting *setting,
 
 /* The search. */
 
-/* As the pool chooses it: a power of two, at most 32 MiB and a twelfth of the card. */
-static uint64_t most_chunk(const struct job *job)
+/* As the pool chooses it: rounded down to a power of two. */
+static uint64_t default_chunk(const struct job *job)
 {
-    uint64_t most = job->limits.hbm_bytes / CHUNKS_OF_A_CARD,
-             bytes = job->machine->granularity_bytes;
-    while (bytes < 32 * MIB && 2 * bytes <= most) bytes *= 2;
+    uint64_t most = plan_chunk_bytes(job->limits.hbm_bytes, job->machine->granularity_bytes);
+    uint64_t bytes = job->machine->granularity_bytes;
+    while (2 * bytes <= most) bytes *= 2;
     return bytes;
 }
 
 static bool fits(const struct job *job, const struct tune_setting *setting)
 {
-    return setting->chunk_bytes <= most_chunk(job) &&
+    return setting->chunk_bytes <= job->limits.hbm_bytes / CHUNKS_OF_A_CARD &&
+           setting->chunk_bytes >= job->machine->granularity_bytes &&
            setting->reserve_bytes <= job->limits.hbm_bytes / MOST_RESERVE_PART;
 }
 
@@ -218,16 +218,21 @@ static vp_status try(struct tune *tune, const struct tune_setting *setting)
     return VP_OK;
 }
 
-/* Large ones first: each chunk costs the host some time that the model does not charge. */
+static vp_status try_chunk(struct tune *tune, uint64_t bytes, bool reserve_follows)
+{
+    struct tune_setting setting = tune->after.setting;
+    setting.chunk_bytes = bytes;
+    if (reserve_follows) setting.reserve_bytes = RESERVE_CHUNKS * bytes;
+    return try(tune, &setting);
+}
+
+/* The pool's own choice first, then large ones: each chunk costs the host some time that the model
+ * does not charge. */
 static vp_status try_chunks(struct tune *tune, bool reserve_follows)
 {
-    vp_status status = VP_OK;
-    for (uint64_t bytes = 32 * MIB; bytes >= 2 * MIB && status == VP_OK; bytes /= 2) {
-        struct tune_setting setting = tune->after.setting;
-        setting.chunk_bytes = bytes;
-        if (reserve_follows) setting.reserve_bytes = RESERVE_CHUNKS * bytes;
-        if (bytes >= tune->job->machine->granularity_bytes) status = try(tune, &setting);
-    }
+    vp_status status = try_chunk(tune, default_chunk(tune->job), reserve_follows);
+    for (uint64_t bytes = ENV_MOST_CHUNK; bytes >= ENV_LEAST_CHUNK && status == VP_OK; bytes /= 2)
+        status = try_chunk(tune, bytes, reserve_follows);
     return status;
 }
 
@@ -256,7 +261,7 @@ static vp_status try_reserves(struct tune *tune)
 static struct tune_setting complete(const struct job *job, const struct tune_setting *given)
 {
     struct tune_setting setting = *given;
-    if (!setting.chunk_bytes) setting.chunk_bytes = most_chunk(job);
+    if (!setting.chunk_bytes) setting.chunk_bytes = default_chunk(job);
     if (!setting.ahead_ops) setting.ahead_ops = AHEAD_OPS;
     if (!setting.reserve_bytes) setting.reserve_bytes = RESERVE_CHUNKS * setting.chunk_bytes;
     return setting;

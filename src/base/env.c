@@ -164,6 +164,15 @@ static bool read_verify(uint32_t *verify)
     return true;
 }
 
+bool env_parse_chunk(const char *text, uint64_t *bytes)
+{
+    uint64_t read;
+    if (!units_parse_size(text, &read) || (read & (read - 1)) != 0) return false;
+    if (read < ENV_LEAST_CHUNK || read > ENV_MOST_CHUNK) return false;
+    *bytes = read;
+    return true;
+}
+
 bool env_parse_ahead(const char *text, uint32_t *ops)
 {
     char *end;

@@ -28,7 +28,7 @@
       "plan learns the step and moves ahead; the others are to compare with") \
     X(REPORT, "VRAMPOOL_REPORT", "FILE", "where to write the report at exit; - is stderr") \
     X(LOG, "VRAMPOOL_LOG", "quiet, error, warn, info or debug", "how much is said on stderr") \
-    X(CHUNK, "VRAMPOOL_CHUNK", "SIZE", "size of the pieces that move; default from the card's size") \
+    X(CHUNK, "VRAMPOOL_CHUNK", "a power of two from 2M to 128M", "size of the pieces that move; default from the card's size") \
     X(AHEAD, "VRAMPOOL_AHEAD", "a number from 1 to 4096", \
       "how many operations before its use memory is made ready") \
     X(RESERVE, "VRAMPOOL_RESERVE", "SIZE", "how much of a card is kept free for what is not foreseen") \
@@ -61,6 +61,11 @@ bool env_get_flag(enum env_variable variable, bool *flag);
 
 /* Reads a list of cards such as `0,2-3`, `all` (every bit) or `none`. False: anything else. */
 bool env_parse_cards(const char *text, uint32_t *cards);
+
+/* Reads the size of a chunk: a power of two, ENV_LEAST_CHUNK to ENV_MOST_CHUNK bytes. False:
+ * anything else. */
+enum { ENV_LEAST_CHUNK = 2 << 20, ENV_MOST_CHUNK = 128 << 20 };
+bool env_parse_chunk(const char *text, uint64_t *bytes);
 
 /* Reads a number of operations from 1 to ENV_MOST_AHEAD. False: anything else. */
 enum { ENV_MOST_AHEAD = 4096 };

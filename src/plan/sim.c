@@ -316,8 +316,8 @@ static bool end_op(struct sim *sim)
     struct device *device = &sim->device;
     if (!device->running || device->end > sim->now) return false;
     if (sim->watch && sim->watch->ran)
-        sim->watch->ran(sim->watch->context, op_position(sim), device->start - sim->step_start,
-                        sim->now - sim->step_start);
+        sim->watch->ran(sim->watch->context, &sim->executor, op_position(sim),
+                        device->start - sim->step_start, sim->now - sim->step_start);
     device->running = false;
     device->idle_since = sim->now;
     executor_op_ended(&sim->executor);

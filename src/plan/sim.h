@@ -61,7 +61,8 @@ struct sim_watch {
     void (*moved)(void *context, const struct executor_action *action, uint64_t start_ns,
                   uint64_t end_ns);
     void (*used)(void *context, uint64_t time_ns, uint64_t used_bytes, uint64_t spare_bytes);
-    void (*ran)(void *context, uint32_t op, uint64_t start_ns, uint64_t end_ns);
+    void (*ran)(void *context, const struct executor *executor, uint32_t op, uint64_t start_ns,
+                uint64_t end_ns); /* the executor's `done` is still this op */
 };
 
 struct sim_task {

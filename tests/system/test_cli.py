@@ -61,7 +61,7 @@ class Mistakes(unittest.TestCase):
         self.refused("--compute 0-99", "--compute", "0-99")
         self.refused("--compute none", "--compute", "none")
         self.refused("must be the first ones", "--compute", "1")
-        self.refused("2M, 4M, 8M, 16M or 32M", "--chunk", "12M")
+        self.refused("a power of two from 2M to 128M", "--chunk", "12M")
         self.refused("a number from 1 to 4096", "--ahead", "0")
         self.refused("--reserve much", "--reserve", "much")
         self.refused("--lend ranks", "--lend", "ranks")

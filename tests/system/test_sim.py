@@ -125,6 +125,26 @@ class Sim(unittest.TestCase):
                 self.assertLessEqual(got["plan"], 1.12 * bound, (job, percent))
                 self.assertEqual(got["plan"], min(got.values()), (job, percent))
 
+    def test_translation_by_the_model(self):
+        """All in the card's cache; or in that and its table, where chunks come home before use; or
+        at the controller, where they are used elsewhere."""
+        everything = self.predicted()["translation"]
+        self.assertIs(everything["model"], True)
+        self.assertEqual(everything["average_ns"], 60)
+        self.assertEqual((everything["hit_share"], everything["moves"]), (1, 0))
+        got = {policy: self.predicted("--hbm", "1G", "--machine", "8x2G", "--policy", policy)
+               for policy in ("plan", "inplace")}
+        for result in got.values():
+            model = result["translation"]
+            shares = [model[name] for name in ("hit_share", "table_share", "controller_share")]
+            self.assertAlmostEqual(sum(shares), 1, places=4)
+            self.assertGreaterEqual(model["average_ns"], 60)
+            self.assertLessEqual(model["average_ns"], model["worst_ns"])
+        moved = got["plan"]["moves"]["fetch"]
+        self.assertGreaterEqual(got["plan"]["translation"]["moves"], moved)
+        self.assertGreater(got["inplace"]["translation"]["controller_share"], 0.05)
+        self.assertLess(got["plan"]["translation"]["controller_share"], 0.02)
+
     def test_less_memory_takes_longer(self):
         peak = self.predicted()["peak_bytes"]
         times = [self.predicted("--hbm", str(peak * percent // 100))["step_s"]

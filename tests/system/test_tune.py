@@ -77,7 +77,7 @@ class Tune(unittest.TestCase):
 
     def test_the_defaults_are_those_of_the_pool(self):
         got = self.json("--hbm", "1G")
-        self.assertEqual(self.settings(got["before"]), [32 * MIB, 64, 64 * MIB])
+        self.assertEqual(self.settings(got["before"]), [64 * MIB, 64, 128 * MIB])
         got = self.json("--hbm", "300M", "--host", "16G")
         self.assertEqual(self.settings(got["before"]), [16 * MIB, 64, 32 * MIB])
         self.assertLessEqual(got["after"]["reserve_bytes"], 50 * MIB)
@@ -106,7 +106,7 @@ class Tune(unittest.TestCase):
     def test_mistakes(self):
         self.refused("which trace?")
         self.refused("one trace at a time", self.trace, self.trace)
-        self.refused("2M, 4M, 8M, 16M or 32M", self.trace, "--chunk", "5M")
+        self.refused("a power of two from 2M to 128M", self.trace, "--chunk", "5M")
         self.refused("a number from 1 to 4096", self.trace, "--ahead", "none")
         self.refused("not a size", self.trace, "--reserve", "some")
         self.refused("tune: --hbm: a card of machine h200 has", self.trace, "--hbm", "1T")

@@ -112,6 +112,17 @@ static void a_wrong_value_changes_nothing(void **state)
     }
 }
 
+static void a_chunk_is_a_power_of_two(void **state)
+{
+    static const char *const wrong[] = {"", "0", "1M", "3M", "256M", "12M", "-2M", "big"};
+    uint64_t bytes = 7;
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(env_parse_chunk(wrong[i], &bytes));
+    assert_int_equal(bytes, 7);
+    assert_true(env_parse_chunk("2M", &bytes) && bytes == 2 * MIB);
+    assert_true(env_parse_chunk("128M", &bytes) && bytes == 128 * MIB);
+}
+
 static void ahead_is_a_number_of_operations(void **state)
 {
     static const char *const wrong[] = {
@@ -151,6 +162,7 @@ int main(void)
         cmocka_unit_test_setup(what_cards_lend_may_have_sizes, clear),
         cmocka_unit_test_setup(options_come_from_the_environment, clear),
         cmocka_unit_test_setup(a_wrong_value_changes_nothing, clear),
+        cmocka_unit_test_setup(a_chunk_is_a_power_of_two, clear),
         cmocka_unit_test_setup(ahead_is_a_number_of_operations, clear),
         cmocka_unit_test_setup(flags_are_zero_or_one, clear),
         cmocka_unit_test(every_variable_is_described),
