@@ -16,6 +16,7 @@ enum {
     LEAD_OPS = 1024,
     FEW_OPS = 3000, /* longer steps are not searched to the end: it would take too long */
     CHUNKS_OF_A_CARD = 12,
+    MOST_TRIED = 64,
 };
 
 const char *plan_policy_name(enum plan_policy policy)
@@ -52,6 +53,8 @@ struct search {
     struct executor_options options; /* of the candidate */
     struct gaps gaps;                /* the same, for PLAN mode */
     uint8_t *swapped;                /* gaps in which chunks left when the EAGER rule was tried */
+    uint64_t tried[MOST_TRIED];      /* candidates, by digests */
+    uint32_t tried_count;
     struct plan *best;
     vp_status status; /* of the last candidate, while there is no good one */
     uint32_t op;
@@ -109,12 +112,32 @@ static bool is_better(const struct sim_result *one, const struct sim_result *oth
     return one->in_bytes + one->out_bytes < other->in_bytes + other->out_bytes;
 }
 
+static uint64_t mix(uint64_t digest, uint64_t value)
+{
+    digest = (digest ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return digest ^ digest >> 32;
+}
+
+/* Other weights often choose the same gaps. */
+static bool was_tried(struct search *search)
+{
+    const struct executor_options *options = &search->options;
+    uint64_t digest = mix(mix(mix(1, options->lead_ops), options->ahead_ops), options->near);
+    for (uint32_t i = 0; i < search->shape->gap_count; i++)
+        if (search->gaps.away[i]) digest = mix(digest, i);
+    for (uint32_t i = 0; i < search->tried_count; i++)
+        if (search->tried[i] == digest) return true;
+    if (search->tried_count < MOST_TRIED) search->tried[search->tried_count++] = digest;
+    return false;
+}
+
 /* Simulates the candidate and keeps it if it is the fastest so far. */
 static void try(struct search *search, uint8_t *swapped)
 {
     struct sim_result result;
     struct plan *best = search->best;
     bool first = search->status != VP_OK;
+    if (search->options.mode == EXECUTOR_PLAN && was_tried(search)) return;
     struct executor_plan gaps = {search->gaps.away, search->gaps.save_for, search->gaps.occupied};
     struct sim_task task = {.shape = search->shape,
                             .costs = search->costs,
