@@ -58,7 +58,8 @@ static void note_move(void *context, const struct executor_action *action, uint6
         (struct prices_move){start_ns, end_ns, action->kind == EXECUTOR_FETCH};
 }
 
-static void note_op(void *context, uint32_t op, uint64_t start_ns, uint64_t end_ns)
+static void note_op(void *context, const struct executor *executor, uint32_t op, uint64_t start_ns,
+                    uint64_t end_ns)
 {
     struct prices *prices = context;
     if (prices->over) forget(prices);

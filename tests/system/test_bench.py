@@ -69,7 +69,7 @@ class DoubleCube(unittest.TestCase):
         takes the way to the host and back."""
         model = self.bench["translation"]
         self.assertIs(model["model"], True)
-        self.assertEqual(model["page_bytes"], 32 << 20)
+        self.assertEqual(model["page_bytes"], 64 << 20)
         self.assertEqual(model["operand_bytes"], 8 << 30)
         self.assertLessEqual(model["entries"] * model["page_bytes"], 0.9 * (24 << 30))
         self.assertGreater(model["entries"] * model["page_bytes"], 0.89 * (24 << 30))

@@ -15,9 +15,9 @@ static void watch_a_wait(const struct sim_watch *watch, enum executor_kind kind)
 {
     struct executor_action action = {.kind = kind};
     for (uint32_t op = 0; op < OPS - 1; op++)
-        watch->ran(watch->context, op, 100000 * op, 100000 * op + 100000);
+        watch->ran(watch->context, NULL, op, 100000 * op, 100000 * op + 100000);
     watch->moved(watch->context, &action, 250000, 400000);
-    watch->ran(watch->context, OPS - 1, 400000, 500000);
+    watch->ran(watch->context, NULL, OPS - 1, 400000, 500000);
 }
 
 static void are_equal_before_anything_is_known(void **state)
