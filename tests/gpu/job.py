@@ -13,7 +13,6 @@ import fcntl
 import importlib
 import json
 import os
-import random
 import sys
 import time
 
@@ -53,7 +52,13 @@ class Run:
         import torch
         return torch.cuda.max_memory_allocated() if self.card else 0
 
+    def reset_peak(self, first):
+        """What setting up took does not count."""
+        if first and self.card and "torch" in sys.modules:
+            sys.modules["torch"].cuda.reset_peak_memory_stats()
+
     def begin(self):
+        self.reset_peak(len(self.losses) == 0)
         if len(self.losses) == 1 and self.turn:
             file = self.held.enter_context(open(self.turn, "a", encoding="utf-8"))
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -95,15 +100,9 @@ class Run:
         }
 
 
-def seed(number=0):
-    random.seed(number)
-    try:
-        import numpy
-        numpy.random.seed(number)
-        import torch
-    except ImportError:
-        return
-    torch.manual_seed(number)
+def seed():
+    import torch
+    torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -139,7 +138,8 @@ def main():
         return 0 if options.list else parser.error(f"no such job: {options.name}")
     run = Run(options)
     try:
-        seed()
+        if known[options.name].__module__ != "jobs.arrays":
+            seed()
         result = run.result(known[options.name](run))
     except ImportError as missing:
         print(f"missing: {missing.name or missing}", file=sys.stderr)

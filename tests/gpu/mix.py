@@ -5,7 +5,7 @@ of which we do not know faults.
 Usage: mix.py [--build FOLDER] [--budget SECONDS] [--only CASE,…] [--workers N] [CHECK…]
 
   v  each case of mix_cases.py under --verify: no finding, and native's results to the last bit
-  u  all of them in one process with 128 MiB of HBM, nearly all memory on the host
+  u  all of them in one process with 64 MiB of HBM, nearly all memory on the host
 
 Native runs each case twice. Where it does not repeat, the norms of the results must lie within
 native's own spread, or 1e-4. Expected failures are listed below with their reasons; one of them
@@ -22,7 +22,7 @@ from checks import Failed, Skipped, last_line, main
 ORDER = "vu"
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mix_cases.py")
 POOL = ["--hbm", "6G", "--host", "2G"]
-SMALL_POOL = ["--hbm", "128M", "--host", "16G"]
+SMALL_POOL = ["--hbm", "64M", "--host", "8G"]
 # case: why it cannot succeed under a pool
 EXPECTED = {
     "shared_with_a_process": "memory of a pool cannot be shared with another process: CUDA IPC on "
@@ -61,10 +61,10 @@ def difference(native, pooled):
 
 def judge(bench, check, name, native, pooled, trouble):
     """Records one case. `trouble`: what went wrong with the process, or None."""
-    if not native or "failed" in native:
-        raise Failed(f"native: {native and native['failed']}")
-    if "missing" in native:
-        raise Skipped(f"missing: {native['missing']}")
+    if not native:
+        raise Failed("native did not come to it")
+    if "missing" in native or "failed" in native:
+        raise Skipped(f"native: {native.get('failed') or 'missing: ' + native['missing']}")
     if not trouble and "failed" in pooled:
         trouble = pooled["failed"]
     wrong = trouble or difference(native, pooled)

@@ -15,6 +15,8 @@ def model_of(run):
     with torch.device(run.device):
         model = GPT(run.size(2048, 128), run.size(4, 2), run.size(256, 32), vocabulary=vocabulary)
         tokens = torch.randint(0, vocabulary, (2, run.size(256, 32)))
+    for table in (model.token, model.position):
+        table.requires_grad_(False)  # their gradients repeat exactly only without graphs
     return model, tokens
 
 
@@ -24,13 +26,14 @@ class Follower:
     def __init__(self, run, model):
         self.model = model
         self.optimizer = adamw(run, model, foreach=False)
-        self.average = [p.detach().clone() for p in model.parameters()]
+        self.trained = [p for p in model.parameters() if p.requires_grad]
+        self.average = [p.detach().clone() for p in self.trained]
 
     def step(self):
         import torch
         self.optimizer.step()
         with torch.no_grad():
-            for kept, now in zip(self.average, self.model.parameters()):
+            for kept, now in zip(self.average, self.trained):
                 kept.lerp_(now, 0.01)
 
     def parts(self):

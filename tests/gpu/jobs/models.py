@@ -18,9 +18,13 @@ def llama(run, width=1024, layers=12, dtype=None):
                          num_hidden_layers=run.size(layers, 2),
                          num_attention_heads=run.size(width // 128, 2),
                          max_position_embeddings=2048, use_cache=False)
-    with torch.device(run.device):
-        model = LlamaForCausalLM(config)
-    return model.to(dtype) if dtype else model
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype or before)
+    try:
+        with torch.device(run.device):
+            return LlamaForCausalLM(config)
+    finally:
+        torch.set_default_dtype(before)
 
 
 def text(run, vocabulary, count):
