@@ -60,6 +60,7 @@ struct pool_lane {
     CUstream stream;
     CUevent events[MOVE_COPIES];
     uint64_t queued_ns[MOVE_COPIES]; /* for the timeline */
+    uint64_t piece_ns;               /* how long the last piece of a copy out took */
     CUmodule module;                 /* that the lane is to unload */
     CUfunction digest;               /* NULL: no digests are made in this lane (digest.c) */
     struct digest *parts;            /* pinned: DIGEST_BLOCKS for each of MOVE_COPIES */
@@ -218,6 +219,14 @@ bool pool_has_passed(vp_pool *pool, CUevent event);
 /* Waits for all work of a stream that is about to end or that cannot be marked; where that fails
  * for good the pool is lost. Lock not held. */
 void pool_drain_stream(vp_pool *pool, CUstream stream);
+
+/* pieces.c: copies what the action says, and waits for that, or until it is recalled: then what was
+ * queued, *queued_bytes, has ended. Lock not held. */
+CUresult pieces_copy(vp_pool *pool, const struct move_action *action, vp_addr to, vp_addr from,
+                     uint64_t *queued_bytes);
+
+/* A moment on the way to the device's next event. Lock not held. */
+void pool_pause(vp_pool *pool);
 
 /* Finds out what has finished, and carries out one action; lock held, let go in between.
  * False: there was nothing to do. */

@@ -20,8 +20,6 @@ enum {
     DRAIN_TRIES = 32,
 };
 
-static const uint64_t piece_bytes =
-    8 * MIB; /* of copies out: 51 GB/s on PCIe 5, nearly the most (measured) */
 static const uint64_t idle_wait_ns = 20 * NS_PER_MS, busy_wait_ns = 50 * NS_PER_US,
                       ahead_wait_ns = 200 * NS_PER_US; /* where moves may be due any time */
 static const unsigned long timer_slack_ns = 1000;      /* by default waits end 50 us late */
@@ -284,7 +282,7 @@ static CUresult queue_copy(vp_pool *pool, const struct move_action *action,
     return CUDA_SUCCESS;
 }
 
-static void pause_a_moment(vp_pool *pool)
+void pool_pause(vp_pool *pool)
 {
     if (!pool->edge)
         sched_yield();
@@ -299,7 +297,7 @@ static CUresult wait_for_lane(vp_pool *pool, const struct move_action *action)
     CUevent event = lane->events[action->ticket % MOVE_COPIES];
     CUresult done = pool->driver->cuEventRecord(event, lane->stream);
     if (done != CUDA_SUCCESS) return done;
-    while ((done = pool->driver->cuEventQuery(event)) == CUDA_ERROR_NOT_READY) pause_a_moment(pool);
+    while ((done = pool->driver->cuEventQuery(event)) == CUDA_ERROR_NOT_READY) pool_pause(pool);
     return done;
 }
 
@@ -322,9 +320,6 @@ static bool is_recalled(const struct move_action *action)
     return atomic_load_explicit(&action->chunk->recalled, memory_order_relaxed);
 }
 
-/* A copy out in pieces, one queued at a time: setting access to a mapping waits for what is queued,
- * 1 ms where that is a whole chunk (measured), and an operation that needs the chunk need not wait
- * for the rest. */
 static void do_copy(vp_pool *pool, const struct move_action *action, struct move_result *result,
                     struct measure_sample *sample)
 {
@@ -332,26 +327,17 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
         result->ok = queue_copy(pool, action, result, sample) == CUDA_SUCCESS;
         return;
     }
-    const struct driver *driver = pool->driver;
-    struct pool_lane *lane = &pool->lanes[action->lane];
-    vp_addr to = reach(action, action->to), from = reach(action, action->from);
+    uint64_t queued_bytes = 0;
     CUresult done = CUDA_SUCCESS;
-    result->intact = true;
     if ((action->check || action->digest) && !is_recalled(action)) check(pool, action, result);
-    if (sample) measure_begins(pool, sample, lane->stream);
-    for (uint64_t at = 0; at < action->bytes && !result->unchanged && done == CUDA_SUCCESS;
-         at += piece_bytes) {
-        if (is_recalled(action)) {
-            result->recalled = true;
-            return;
-        }
-        uint64_t left = action->bytes - at, bytes = left < piece_bytes ? left : piece_bytes;
-        result->intact = false;
-        done = driver->cuMemcpyAsync(to + at, from + at, bytes, lane->stream);
-        if (done == CUDA_SUCCESS) done = wait_for_lane(pool, action);
-    }
-    if (done != CUDA_SUCCESS) pool_drain_stream(pool, lane->stream);
-    result->ok = result->ended = done == CUDA_SUCCESS;
+    if (sample) measure_begins(pool, sample, pool->lanes[action->lane].stream);
+    if (!result->unchanged)
+        done = pieces_copy(pool, action, reach(action, action->to), reach(action, action->from),
+                           &queued_bytes);
+    result->intact = queued_bytes == 0;
+    bool whole = result->unchanged || queued_bytes == action->bytes;
+    result->recalled = done == CUDA_SUCCESS && !whole;
+    result->ok = result->ended = done == CUDA_SUCCESS && whole;
 }
 
 static void do_map(vp_pool *pool, const struct move_action *action, struct move_result *result,
