@@ -8,6 +8,7 @@ Usage: planner.py [--build FOLDER] [--budget SECONDS] [CHECK...]
   e  the same limits: native's results to the last bit
   k  the same with checkpointing, and with AdamW in several passes
   l  lru and inplace, which `vrampool sim` predicts within 15 %
+  s  step times at smaller limits
   h  158 GiB with less memory than the card has
   m  a job of 13 G parameters
 
@@ -21,7 +22,7 @@ import sys
 
 from checks import HUGE, OUT, Failed, last_line, main
 
-ORDER = "tpeklhm"
+ORDER = "tpeklshm"
 TIMED = ("--steps", "25", "--hash", "0")
 RECOMPUTED = ("--ckpt", "1")
 SEVERAL_PASSES = ("--opt", "foreach")
@@ -57,8 +58,13 @@ def check_t(bench):
 
 
 def check_p(bench):
-    for size, most_s in (("24G", 0.39), ("32G", 0.20), ("28G", 0.29), ("20G", None), ("16G", None)):
+    for size, most_s in (("24G", 0.39), ("32G", 0.20), ("28G", 0.29)):
         timed(bench, "p", f"--hbm {size}", ["--hbm", size], most_s)
+
+
+def check_s(bench):
+    for size in ("20G", "16G"):
+        timed(bench, "s", f"--hbm {size}", ["--hbm", size], None)
 
 
 def check_e(bench):
