@@ -1,50 +1,10 @@
-/* NVML, loaded at run time: links, PCIe, temperatures, who may use whose memory.
- *
- * $VRAMPOOL_NVML names another library (tests use a stand-in). Every call may fail or be missing:
- * then what it would have told stays unknown. */
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/log.h"
+/* What NVML tells of the machine: links, PCIe, temperatures, who may use whose memory. */
+#include "driver/nvml.h"
 #include "topo.h"
 
-typedef struct nvml_device *nvml_device;
+static struct nvml nvml;
 
-struct nvml_pci {
-    char legacy[16];
-    unsigned domain, bus, device, device_id, subsystem_id;
-    char bus_id[32];
-};
-
-/* clang-format off */
-#define NVML_CALLS(X) \
-    X(nvmlInit_v2, (void)) \
-    X(nvmlShutdown, (void)) \
-    X(nvmlDeviceGetHandleByPciBusId_v2, (const char *bus_id, nvml_device *device)) \
-    X(nvmlDeviceGetTemperature, (nvml_device device, int sensor, unsigned *celsius)) \
-    X(nvmlDeviceGetCurrPcieLinkGeneration, (nvml_device device, unsigned *generation)) \
-    X(nvmlDeviceGetCurrPcieLinkWidth, (nvml_device device, unsigned *width)) \
-    X(nvmlDeviceGetNvLinkState, (nvml_device device, unsigned link, unsigned *active)) \
-    X(nvmlDeviceGetNvLinkVersion, (nvml_device device, unsigned link, unsigned *version)) \
-    X(nvmlDeviceGetNvLinkCapability, (nvml_device device, unsigned link, int which, unsigned *has)) \
-    X(nvmlDeviceGetNvLinkRemoteDeviceType, (nvml_device device, unsigned link, int *type)) \
-    X(nvmlDeviceGetNvLinkRemotePciInfo_v2, (nvml_device device, unsigned link, struct nvml_pci *pci)) \
-    X(nvmlDeviceGetP2PStatus, (nvml_device a, nvml_device b, int index, int *status)) \
-    X(nvmlDeviceGetTopologyCommonAncestor, (nvml_device a, nvml_device b, int *level))
-/* clang-format on */
-
-enum { NVML_MAX_LINKS = 18, CAPABILITY_P2P = 0, REMOTE_SWITCH = 2, P2P_READ = 0, P2P_WRITE = 1 };
-
-static struct {
-#define NVML_FIELD(symbol, arguments) int(*symbol) arguments;
-    NVML_CALLS(NVML_FIELD)
-#undef NVML_FIELD
-} nvml;
-
-#define ASK(symbol, ...) (nvml.symbol && nvml.symbol(__VA_ARGS__) == 0)
+#define ASK(symbol, ...) NVML_ASK(&nvml, symbol, __VA_ARGS__)
 
 /* A link's rate each way by NVLink's version, in GB/s, and what is measured of it. */
 static const struct {
@@ -53,36 +13,14 @@ static const struct {
                    {25, 0.965}, {26.56, 0.843}, {53.12, 0.843}};
 enum { GENERATIONS = sizeof generations / sizeof *generations, LINK_LATENCY_NS = 250 };
 
-static bool load(void)
-{
-    const char *named = getenv("VRAMPOOL_NVML");
-    void *library = dlopen(named ? named : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) return false;
-#define NVML_LOAD(symbol, arguments) *(void **)&nvml.symbol = dlsym(library, #symbol);
-    NVML_CALLS(NVML_LOAD)
-#undef NVML_LOAD
-    return ASK(nvmlInit_v2);
-}
-
-/* NVML writes the domain with eight digits, CUDA with four. */
-static bool same_device(const char *a, const char *b)
-{
-    size_t a_length = strlen(a), b_length = strlen(b), tail = strlen("0000:00:00.0");
-    return a_length >= tail && b_length >= tail &&
-           strcasecmp(a + a_length - tail, b + b_length - tail) == 0;
-}
-
 /* The node at a link's far end, or -1. */
 static int far_end(const struct topo *topo, nvml_device device, unsigned link)
 {
-    struct nvml_pci pci = {.bus_id = ""};
-    int type = 0;
-    if (ASK(nvmlDeviceGetNvLinkRemoteDeviceType, device, link, &type) && type == REMOTE_SWITCH)
-        return MACHINE_SWITCH;
-    if (!ASK(nvmlDeviceGetNvLinkRemotePciInfo_v2, device, link, &pci)) return -1;
-    for (unsigned card = 0; card < topo->machine.cards; card++)
-        if (same_device(pci.bus_id, topo->card[card].bus_id)) return (int)card;
-    return -1;
+    const char *bus_ids[VP_MAX_CARDS];
+    unsigned cards = topo->machine.cards;
+    for (unsigned card = 0; card < cards; card++) bus_ids[card] = topo->card[card].bus_id;
+    int end = nvml_far_end(&nvml, device, link, bus_ids, cards);
+    return end == (int)cards ? MACHINE_SWITCH : end;
 }
 
 struct machine_link *topo_link_to(struct machine *machine, unsigned card, unsigned other,
@@ -110,7 +48,8 @@ static void ask_links(struct topo *topo, unsigned card, nvml_device device)
         if (!ASK(nvmlDeviceGetNvLinkState, device, i, &active)) continue;
         int other = far_end(topo, device, i);
         if (other < 0 || (other != MACHINE_SWITCH && (unsigned)other <= card)) continue;
-        if (ASK(nvmlDeviceGetNvLinkCapability, device, i, CAPABILITY_P2P, &p2p) && !p2p) continue;
+        if (ASK(nvmlDeviceGetNvLinkCapability, device, i, NVML_CAPABILITY_P2P, &p2p) && !p2p)
+            continue;
         if (!ASK(nvmlDeviceGetNvLinkVersion, device, i, &version)) version = 4;
         struct machine_link *link = topo_link_to(&topo->machine, card, (unsigned)other, version);
         link->lanes++;
@@ -130,15 +69,15 @@ static void ask_card(struct topo_card *card, nvml_device device)
 static void ask_pair(struct topo_pair *pair, nvml_device a, nvml_device b)
 {
     int value;
-    if (ASK(nvmlDeviceGetP2PStatus, a, b, P2P_READ, &value)) pair->read = value == 0;
-    if (ASK(nvmlDeviceGetP2PStatus, a, b, P2P_WRITE, &value)) pair->write = value == 0;
+    if (ASK(nvmlDeviceGetP2PStatus, a, b, NVML_P2P_READ, &value)) pair->read = value == 0;
+    if (ASK(nvmlDeviceGetP2PStatus, a, b, NVML_P2P_WRITE, &value)) pair->write = value == 0;
     if (ASK(nvmlDeviceGetTopologyCommonAncestor, a, b, &value)) pair->ancestor = value;
 }
 
 bool topo_ask_nvml(struct topo *topo)
 {
     nvml_device device[VP_MAX_CARDS] = {NULL};
-    if (!load()) return false;
+    if (!nvml_open(&nvml, NULL)) return false;
     for (unsigned card = 0; card < topo->machine.cards; card++) {
         if (!ASK(nvmlDeviceGetHandleByPciBusId_v2, topo->card[card].bus_id, &device[card]))
             continue;
@@ -148,6 +87,6 @@ bool topo_ask_nvml(struct topo *topo)
     for (unsigned a = 0; a < topo->machine.cards; a++)
         for (unsigned b = 0; b < topo->machine.cards; b++)
             if (a != b && device[a] && device[b]) ask_pair(&topo->pair[a][b], device[a], device[b]);
-    (void)ASK(nvmlShutdown);
+    nvml_close(&nvml);
     return true;
 }

@@ -92,6 +92,14 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
     pool_unlock(pool);
 }
 
+/* Of a single card no link is used. */
+static void look_at_links(const vp_pool *pool, struct links *links)
+{
+    memset(links, 0, sizeof *links);
+    uint32_t used = pool->options.compute_cards | pool->options.lend_cards;
+    if (!pool->edge && used & (used - 1)) links_look(pool->driver, pool->cards, links);
+}
+
 void pool_log_summary(vp_pool *pool)
 {
     vp_stats stats;
@@ -106,8 +114,13 @@ void pool_log_summary(vp_pool *pool)
             used += snprintf(line + used, sizeof line - (size_t)used, ", %s %s", info.name,
                              units_format_size(info.peak_bytes, size, sizeof size));
     }
-    fprintf(stderr, "%s, moved %s\n", line,
-            units_format_size(stats.moved_bytes, size, sizeof size));
+    fprintf(stderr, "%s, moved %s", line, units_format_size(stats.moved_bytes, size, sizeof size));
+    struct links links;
+    look_at_links(pool, &links);
+    char fault[96];
+    for (unsigned i = 0; links_text(&links, i, fault, sizeof fault); i++)
+        fprintf(stderr, "%s %s", i ? "," : ";", fault);
+    fputc('\n', stderr);
 }
 
 /* ---- predicting ---- */
@@ -280,6 +293,7 @@ struct report *report_collect(vp_pool *pool)
     report->ahead_ops = pool->move.ahead_ops;
     for (unsigned i = 0; i < pool->frames.places; i++)
         if (vp_place_info(pool, i, &report->place[report->places]) == VP_OK) report->places++;
+    look_at_links(pool, &report->links);
     struct collecting collecting = {pool, report};
     report->has_step = foresee_with_step(pool, collect_step, &collecting);
     return report;

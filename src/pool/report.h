@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "pool/links.h"
 #include "pool/measure.h"
 #include "pool/predict.h"
 
@@ -48,6 +49,7 @@ struct report {
     uint64_t chunk_bytes, reserve_bytes, ahead_ops;
     unsigned places;
     vp_place_info_t place[VP_MAX_PLACES];
+    struct links links;
     struct measure_rates rates;
     bool has_step;
     struct report_step step;

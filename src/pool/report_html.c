@@ -277,6 +277,22 @@ static void write_places(const struct report *report, FILE *file)
     fprintf(file, "</table></section>\n");
 }
 
+/* What was lost, if anything was. */
+static void write_links(const struct links *links, FILE *file)
+{
+    char text[96];
+    if (!links_text(links, 0, text, sizeof text)) return;
+    fputs("<section><h2>Links that are not whole</h2><ul>\n", file);
+    for (unsigned i = 0; links_text(links, i, text, sizeof text); i++)
+        fprintf(file, "<li>%s</li>\n", text);
+    fputs(
+        "</ul><p class=\"soft\">What lay behind them was reached another way, which may be slower. "
+        "<code>vrampool topo</code> shows the ways that are left; <code>nvidia-smi nvlink "
+        "-s</code> "
+        "and the kernel's log (Xid) say more of the cause.</p></section>\n",
+        file);
+}
+
 static void write_counters(const struct report *report, FILE *file)
 {
     fprintf(file, "<section><details><summary>All counters of the run</summary><table>\n");
@@ -316,6 +332,7 @@ void report_write_html(const struct report *report, FILE *file)
     if (step->predicted) write_curve(&step->predict, file);
     if (step->count) write_steps(step, file);
     write_places(report, file);
+    write_links(&report->links, file);
     write_counters(report, file);
     fputs("</main></body></html>\n", file);
 }

@@ -26,6 +26,24 @@ static void write_places(const struct report *report, FILE *file)
     fprintf(file, "\n  ],\n");
 }
 
+static void write_links(const struct links *links, FILE *file)
+{
+    fprintf(file, "  \"link_faults\": [");
+    for (unsigned i = 0; i < links->faults; i++) {
+        const struct link_fault *fault = &links->fault[i];
+        char other[16] = "switch";
+        if (fault->b != LINKS_SWITCH) snprintf(other, sizeof other, "card%u", fault->b);
+        fprintf(file,
+                "%s\n    {\"from\": \"card%u\", \"to\": \"%s\", \"lanes\": %u, \"lanes_up\": %u}",
+                i ? "," : "", fault->a, other, fault->lanes, fault->lanes_up);
+    }
+    fprintf(file, "],\n  \"card_faults\": [");
+    for (unsigned i = 0; i < links->cards; i++)
+        fprintf(file, "%s\n    {\"name\": \"card%u\", \"recovery\": \"%s\"}", i ? "," : "",
+                links->card[i].card, links_action(links->card[i].action));
+    fprintf(file, "],\n");
+}
+
 static void write_measured(const struct report_step *step, FILE *file)
 {
     fprintf(file, "    \"steps_s\": [");
@@ -90,6 +108,7 @@ void report_write_json(const struct report *report, FILE *file)
     write_number(file, "  ", "reserve_bytes", report->reserve_bytes);
     write_number(file, "  ", "ahead_ops", report->ahead_ops);
     write_places(report, file);
+    write_links(&report->links, file);
     if (report->has_step) write_step(report, file);
     fprintf(file, "  \"link_in_gbps\": %.3f,\n  \"link_out_gbps\": %.3f,\n", report->rates.in_gbps,
             report->rates.out_gbps);

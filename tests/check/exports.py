@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-EMULATOR_SYMBOL = re.compile(r"^(cu[A-Z]|emu_)\w+$")
+EMULATOR_SYMBOL = re.compile(r"^(cu[A-Z]|nvml[A-Z]|emu_)\w+$")
 LIBC = re.compile(r"^(libc|libm|libdl|libpthread|ld-linux)[-.]")
 
 

@@ -79,12 +79,35 @@ class Train(unittest.TestCase):
                 self.assertEqual(done.stdout, self.expected)
 
     def test_a_link_and_a_relay_are_cut(self):
-        done = run("--emulate", "double-cube-8x24@24M", "--host", "256M",
-                   VRAMPOOL_EMU_LOSE="link:0-1@20ms,relay:4@60ms")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "r.json")
+            done = run("--emulate", "double-cube-8x24@24M", "--host", "256M", "--report", path,
+                       VRAMPOOL_EMU_LOSE="link:0-1@20ms,lanes:0-2:2@30ms,relay:4@60ms")
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, self.expected)
-        self.assertIn("the link between 0 and 1 is lost", done.stderr)
+        self.assertIn("the link between 0 and 1 is lost", done.stderr)  # the emulator, when
         self.assertIn("card 4 passes nothing on", done.stderr)
+        self.assertEqual(report["link_faults"],
+                         [{"from": "card0", "to": "card1", "lanes": 4, "lanes_up": 0},
+                          {"from": "card0", "to": "card2", "lanes": 4, "lanes_up": 2}])
+        self.assertEqual(report["card_faults"], [{"name": "card4", "recovery": "drain_p2p"}])
+        last = done.stderr.splitlines()[-1]
+        self.assertIn("; the link between card0 and card1 is lost, the link between card0 and "
+                      "card2 has 2 of 4 lanes, card4 passes on nothing to other cards", last)
+
+    def test_the_page_tells_of_lost_links(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "r.html")
+            done = run("--emulate", "double-cube-8x24@24M", "--report", path,
+                       VRAMPOOL_EMU_LOSE="link:0-1@20ms")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(path, encoding="utf-8") as file:
+                self.assertIn("<li>the link between card0 and card1 is lost</li>", file.read())
+            done = run("--emulate", "double-cube-8x24@24M", "--report", path)
+            with open(path, encoding="utf-8") as file:
+                self.assertNotIn("not whole", file.read())
 
     def run_on_cards(self, *options):
         done = subprocess.run([VRAMPOOL, "run", *options, "--", TRAIN, "--steps", str(STEPS),
