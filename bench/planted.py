@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Plays jobs that break their own rhythm on the real pool, in virtual time: a step with a changed
 launch, accumulation of 4, two shapes by turns, an evaluation every ten steps. Checks that nothing
-goes wrong (the emulator reports accesses that conflict with moves or reach nothing) and that from
-the second step after a disturbance on the job is as fast as before.
+goes wrong (the emulator reports accesses that conflict with moves or reach nothing), that every
+word read is what it is without a pool, also with so little HBM that copies are made early, and that
+from the second step after a disturbance on the job is as fast as before.
 
-All times are simulated. Exit status: 1 where an access was wrong, or a job had not recovered.
+All times are simulated. Sizes and rates are 512 times smaller than they would be, since memory is
+real. Exit status: 1 where data or an access was wrong, or a job had not recovered.
 
 Usage: planted.py [--hbm PERCENT] REPLAY"""
 import argparse
@@ -21,6 +23,8 @@ PERIODS = 4    # in a trace: as many as it takes to be found there
 RUNS = 8       # of the period, in one run
 SETTLED = 3    # of these, the last ones are judged
 SLACK = 1.10   # operations do not take equally long in all steps
+SCALE = 512
+SCARCE = 55    # percent of the job's peak: copies are made early there
 
 
 def mark(job):
@@ -86,15 +90,23 @@ def write_plain(trace):
     return "plain", 1, []
 
 
-def play(replay, path, percent):
+def play(replay, path, percent, *more):
     peak = peak_bytes(path)
     done = subprocess.run([replay, path, "--hbm", str(peak * percent // 100), "--host", "100G",
-                           "--steps", str(RUNS), "--mark", "mark", "--json"],
-                          capture_output=True, text=True, check=False)
+                           "--steps", str(RUNS), "--mark", "mark", "--scale", str(SCALE), "--json",
+                           *more], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{path}: {done.stderr.strip() or done.returncode}")
-    marks = json.loads(done.stdout)["marks_ns"]
+    return json.loads(done.stdout)
+
+
+def step_times(played):
+    marks = played["marks_ns"]
     return [1e-6 * (end - start) for start, end in zip(marks, marks[1:])]
+
+
+def count(played, name):
+    return sum(step[name] for step in played["steps"])
 
 
 def peak_bytes(path):
@@ -133,7 +145,7 @@ def main():
     parser.add_argument("--hbm", type=int, default=70, help="percent of the job's peak")
     parser.add_argument("replay")
     options = parser.parse_args()
-    slow = 0
+    failed = early = clean = 0
     print("| job | first steps, ms | median, ms | slowest | disturbed | next |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -142,14 +154,22 @@ def main():
             path = os.path.join(folder, f"{write.__name__}.trace")
             with Trace(path) as trace:
                 name, length, disturbed = write(trace)
-            times = play(options.replay, path, options.hbm)
+            played = play(options.replay, path, options.hbm)
+            scarce = play(options.replay, path, SCARCE)
+            right = play(options.replay, path, 100, "--native")["sum"]
+            early += count(scarce, "early_copies")
+            clean += count(scarce, "clean_drops")
+            times = step_times(played)
+            wrong = played["sum"] != right or scarce["sum"] != right
             median, calm, *others = judge(times, length, disturbed)
             late = calm > SLACK * median
-            slow += late
+            failed += late or wrong
             print("|", " | ".join([name, " ".join(f"{one:.0f}" for one in times[:6]),
                                    *map(show, (median, calm, *others))]), "|",
-                  *(["not recovered"] if late else []), flush=True)
-    return 1 if slow else 0
+                  *(["not recovered"] if late else []), *(["wrong data"] if wrong else []),
+                  flush=True)
+    print(f"with {SCARCE} % {early} chunks were copied early, {clean} left as they came")
+    return 1 if failed or not early or not clean else 0
 
 
 if __name__ == "__main__":

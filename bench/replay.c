@@ -2,11 +2,13 @@
  *
  *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy NAME] [--jitter PERCENT]
  *     [--stale PERCENT] [--extra MOST] [--seed N] [--report FILE] [--json]
- *     [--chunk SIZE] [--ahead N] [--reserve SIZE]
+ *     [--chunk SIZE] [--ahead N] [--reserve SIZE] [--scale N [--native]]
  *
  * --stale: so many operations' parameters also hold the address of a block that was freed of late,
  * at which something else may live by now, each time other ones. --extra: up to so many small
- * operations more a step, somewhere in it.
+ * operations more a step, somewhere in it. --scale: all sizes (those given too) and rates are so
+ * much smaller, and there is data, of which a sum is said at the end (replay_data.c); --native:
+ * without a pool, for the sum that it should be.
  *
  * A line a step; then the median of the last steps, and its ratio to the step's time in HBM. Where
  * a period of the trace holds several steps, --mark names an operation that touches nothing and
@@ -22,9 +24,12 @@
 #include "base/sample.h"
 #include "base/units.h"
 
-enum { STEADY = 6 }; /* steps of which the median is said */
+enum {
+    STEADY = 6,       /* steps of which the median is said */
+    SCALE_MOST = 512, /* pages are 4 KiB then, and cannot be smaller */
+};
 
-struct replay replay = {.steps = 12, .policy = VP_POLICY_PLAN};
+struct replay replay = {.steps = 12, .policy = VP_POLICY_PLAN, .scale = 1};
 
 static const char *path, *report;
 static uint64_t hbm_bytes, host_bytes = 112 * GIB;
@@ -39,6 +44,8 @@ static bool read_options(int argc, char **argv)
                                             {"steps", required_argument, NULL, 's'},
                                             {"policy", required_argument, NULL, 'p'},
                                             {"json", no_argument, NULL, 'j'},
+                                            {"scale", required_argument, NULL, 'x'},
+                                            {"native", no_argument, NULL, 'n'},
                                             {"jitter", required_argument, NULL, 'r'},
                                             {"mark", required_argument, NULL, 'm'},
                                             {"stale", required_argument, NULL, 't'},
@@ -65,13 +72,16 @@ static bool read_options(int argc, char **argv)
         case 'k': ok = units_parse_size(optarg, &tuned.chunk_bytes); break;
         case 'a': ok = env_parse_ahead(optarg, &tuned.ahead_ops); break;
         case 'f': ok = units_parse_size(optarg, &tuned.reserve_bytes); break;
+        case 'x': replay.scale = strtoull(optarg, NULL, 10); break;
+        case 'n': replay.native = true; break;
         case 'j': json = true; break;
         default: ok = false;
         }
     }
     path = argv[optind];
+    bool scales = replay.scale == 1 || (replay.scale > 1 && replay.scale <= SCALE_MOST);
     return ok && path && !argv[optind + 1] && hbm_bytes && replay.steps &&
-           replay.steps <= REPLAY_STEPS_MOST;
+           replay.steps <= REPLAY_STEPS_MOST && scales && (!replay.native || replay.scale > 1);
 }
 
 static bool read_step(void)
@@ -81,6 +91,32 @@ static bool read_step(void)
     vp_status status = step_from_trace(&trace, &replay.step, NULL);
     trace_release(&trace);
     return status == VP_OK;
+}
+
+static void scale_step(void)
+{
+    for (uint32_t i = 0; i < replay.step.role_count; i++) {
+        struct step_role *role = &replay.step.roles[i];
+        role->bytes = units_div_up(role->bytes, replay.scale);
+    }
+}
+
+/* So much smaller and slower: what copies and calls take stays as it is. */
+static void scale_machine(struct machine *machine)
+{
+    double rate = 1.0 / (double)replay.scale;
+    machine->granularity_bytes /= replay.scale;
+    machine->hbm_bytes[0] /= replay.scale;
+    machine->host_bytes /= replay.scale;
+    machine->hbm_gbps[0] *= rate;
+    for (unsigned from = 0; from <= machine->cards; from++)
+        for (unsigned to = 0; to <= machine->cards; to++) {
+            machine->path[from][to].gbps *= rate;
+            machine->path[from][to].both_gbps *= rate;
+        }
+#define SCALE(name) machine->costs.name.per_mib_ns *= (uint32_t)replay.scale;
+    MACHINE_COSTS(SCALE)
+#undef SCALE
 }
 
 /* The pool takes equal pointers for equal operations. */
@@ -109,23 +145,26 @@ static vp_status open_pool(void)
     /* What setting access costs beside copies out that are queued piece by piece, as the pool's are
      * (measured; machine.h has the cost beside whole chunks). */
     machine.costs.access_busy.base_ns = 92 * (uint32_t)NS_PER_US;
+    scale_machine(&machine);
     struct emu_options emulate = {.machine = &machine,
                                   .seed = 1,
+                                  .carry_data = replay.scale > 1,
                                   .threads = EMU_MAX_THREADS,
                                   .jitter_percent = jitter_percent};
     status = emu_open(&emulate);
     if (status != VP_OK) return status;
     replay_wrap_driver(&driver);
-    replay_content_begin();
+    if (replay.scale == 1) replay_content_begin();
     vp_options options;
     vp_options_init(&options);
-    options.hbm_bytes = hbm_bytes;
-    options.host_bytes = host_bytes;
+    options.hbm_bytes = hbm_bytes / replay.scale;
+    options.host_bytes = host_bytes / replay.scale;
     options.policy = replay.policy;
-    options.chunk_bytes = tuned.chunk_bytes;
+    options.chunk_bytes = tuned.chunk_bytes / replay.scale;
     options.ahead_ops = tuned.ahead_ops;
-    options.reserve_bytes = tuned.reserve_bytes;
+    options.reserve_bytes = tuned.reserve_bytes / replay.scale;
     if (driver.cuInit(0) != CUDA_SUCCESS) return VP_DRIVER;
+    if (replay.native) return VP_OK;
     status = pool_open_stepped(&driver, &options, &replay_edge, &replay.pool);
     return status;
 }
@@ -179,7 +218,7 @@ static void print_json(double step_s, double in_hbm_s)
 #undef FIELD
         printf("}");
     }
-    printf("],\"marks_ns\":[");
+    printf("],\"sum\":\"%016llx\",\"marks_ns\":[", (unsigned long long)replay_data_sum());
     for (unsigned i = 0; i < replay.mark_count; i++)
         printf("%s%llu", i ? "," : "", (unsigned long long)replay.mark_ns[i]);
     printf("]}\n");
@@ -192,6 +231,8 @@ static void print_all(void)
         print_json(step_s, in_hbm_s);
         return;
     }
+    if (replay.scale > 1)
+        printf("all that was read adds up to %016llx\n", (unsigned long long)replay_data_sum());
     printf("%.1f ms a step, %.1f ms in HBM: %.3f times as long\n", step_s * 1e3, in_hbm_s * 1e3,
            step_s / in_hbm_s);
 }
@@ -202,16 +243,21 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
                         "[--policy NAME] [--jitter PERCENT] [--stale PERCENT] "
                         "[--extra MOST] [--seed N] [--report FILE] [--json] "
-                        "[--chunk SIZE] [--ahead N] [--reserve SIZE]\n");
+                        "[--chunk SIZE] [--ahead N] [--reserve SIZE] "
+                        "[--scale N [--native]]\n");
         return 2;
     }
     if (!read_step() || !name_ops() || open_pool() != VP_OK) return 1;
-    replay_play(replay_program);
+    scale_step();
+    if (replay.native)
+        replay_program();
+    else
+        replay_play(replay_program);
     print_all();
-    bool wrong = report && vp_report(replay.pool, report) != VP_OK;
+    bool wrong = replay.pool && report && vp_report(replay.pool, report) != VP_OK;
     replay_cache_end();
     replay_content_end();
-    vp_close(replay.pool);
+    if (replay.pool) vp_close(replay.pool);
     bool found = emu_findings_count() > 0;
     if (found) fprintf(stderr, "replay: the emulator found: %s\n", emu_findings().first);
     emu_close();

@@ -5,6 +5,9 @@
  * threads do to each other comes in the order of time. A run gives the same figures each time: what
  * the pool's rules and thresholds are worth shows without a GPU.
  *
+ * As a rule memory holds nothing: only which operation wrote a page is known (replay_content.c).
+ * With a scale, sizes and rates are that much smaller and memory is real (replay_data.c).
+ *
  * Not charged: what the pool itself computes. Charged: driver calls (machine->costs), copies,
  * operations as long as they were recorded, the program's own time for each launch, and how late
  * sleeping threads wake. */
@@ -45,6 +48,8 @@ struct replay {
     unsigned stale_percent, extra_most; /* noise, from `random` */
     struct random random;
     uint32_t policy; /* of vp_options */
+    uint64_t scale;  /* sizes are divided by it; more than 1: there is data */
+    bool native;     /* no pool: all lies on the card */
     struct replay_step result[REPLAY_STEPS_MOST];
     uint64_t
         mark_key; /* of operations in front of which the program waits for all others; 0: none */
@@ -69,17 +74,30 @@ void replay_sleep(uint64_t ns);
 /* replay_program.c: the program. */
 void replay_program(void);
 
-/* replay_content.c: what operations write, and so what digests the pool gets. */
-struct replay_writes {
+/* The blocks that an operation uses. */
+struct replay_uses {
+    struct replay_uses *next; /* older ones */
+    uint64_t seed;            /* the operation's own */
     uint32_t count;
     struct {
         vp_addr address;
         uint64_t bytes;
+        bool reads, writes;
     } part[];
 };
+
+/* replay_content.c: what operations write, and so what digests the pool gets. */
 void replay_content_begin(void);
-void replay_content_write(const struct replay_writes *writes);
+void replay_content_write(const struct replay_uses *uses);
 void replay_content_end(void);
+
+/* replay_data.c: what operations read and write, where there is data. */
+enum { REPLAY_DATA_GRID = 4 };
+void replay_data_run(struct emu_block *b, const struct replay_uses *uses);
+
+/* Adds what lies in a block to the sum of all that was read. */
+void replay_data_look(vp_addr address, uint64_t bytes);
+uint64_t replay_data_sum(void);
 
 /* replay_cache.c: PyTorch's caching allocator, as far as it decides where blocks lie. 0: no memory.
  */

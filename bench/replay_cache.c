@@ -8,9 +8,13 @@
 #include "replay.h"
 
 /* PyTorch's sizes, with max_split_size_mb:21. */
-static const uint64_t round_bytes = 512, shared_bytes = 20 * MIB, own_from_bytes = 10 * MIB,
-                      own_round_bytes = 2 * MIB, split_most_bytes = 21 * MIB,
-                      rest_least_bytes = 1 * MIB, waste_most_bytes = 20 * MIB;
+static const uint64_t round_bytes = 512, shared_mib = 20, own_from_mib = 10, own_round_mib = 2,
+                      split_most_mib = 21, rest_least_mib = 1, waste_most_mib = 20;
+
+static uint64_t scaled(uint64_t mib)
+{
+    return mib * MIB / replay.scale;
+}
 
 /* A part of a segment, in use or free; in the order of addresses. */
 struct part {
@@ -44,17 +48,20 @@ static struct part *best_fit(uint64_t bytes)
             best = part;
     }
     if (!best) return NULL;
-    if (bytes < split_most_bytes ? best->bytes >= split_most_bytes
-                                 : best->bytes >= bytes + waste_most_bytes)
+    if (bytes < scaled(split_most_mib) ? best->bytes >= scaled(split_most_mib)
+                                       : best->bytes >= bytes + scaled(waste_most_mib))
         return NULL;
     return best;
 }
 
 static struct part *new_segment(uint64_t bytes)
 {
-    uint64_t size = bytes < own_from_bytes ? shared_bytes : units_round_up(bytes, own_round_bytes);
+    uint64_t size = bytes < scaled(own_from_mib) ? scaled(shared_mib)
+                                                 : units_round_up(bytes, scaled(own_round_mib));
     CUdeviceptr address;
-    if (pool_mem_alloc(replay.pool, &address, size) != CUDA_SUCCESS) return NULL;
+    CUresult result =
+        replay.native ? cuMemAlloc_v2(&address, size) : pool_mem_alloc(replay.pool, &address, size);
+    if (result != CUDA_SUCCESS) return NULL;
     return part_new(address, size);
 }
 
@@ -65,7 +72,7 @@ vp_addr replay_cache_take(uint64_t bytes)
     if (!part) part = new_segment(bytes);
     if (!part) return 0;
     uint64_t rest = part->bytes - bytes;
-    if (bytes < split_most_bytes && rest > rest_least_bytes) {
+    if (bytes < scaled(split_most_mib) && rest > scaled(rest_least_mib)) {
         struct part *behind = part_new(part->address + bytes, rest);
         behind->before = part;
         behind->behind = part->behind;
@@ -74,7 +81,7 @@ vp_addr replay_cache_take(uint64_t bytes)
         part->bytes = bytes;
     }
     part->used = true;
-    vp_note_alive(replay.pool, part->address, bytes);
+    if (!replay.native) vp_note_alive(replay.pool, part->address, bytes);
     return part->address;
 }
 
@@ -94,7 +101,7 @@ void replay_cache_give(vp_addr address)
     {
         struct part *part = list_entry(node, struct part, link);
         if (part->address != address || !part->used) continue;
-        vp_note_dead(replay.pool, address, part->bytes);
+        if (!replay.native) vp_note_dead(replay.pool, address, part->bytes);
         part->used = false;
         merge(part, part->behind);
         merge(part->before, part);

@@ -15,15 +15,16 @@
 static uint32_t *written; /* by page of the pool's addresses */
 static uint32_t write_number;
 
-void replay_content_write(const struct replay_writes *writes)
+void replay_content_write(const struct replay_uses *uses)
 {
     const struct space *space = &replay.pool->space;
     if (!written) written = calloc(space->bytes >> space->page_shift, sizeof *written);
     if (!written) abort();
     write_number++;
-    for (uint32_t i = 0; i < writes->count; i++) {
-        uint64_t first = writes->part[i].address - space->base;
-        uint64_t last = first + writes->part[i].bytes - 1;
+    for (uint32_t i = 0; i < uses->count; i++) {
+        if (!uses->part[i].writes) continue;
+        uint64_t first = uses->part[i].address - space->base;
+        uint64_t last = first + uses->part[i].bytes - 1;
         for (uint64_t page = first >> space->page_shift; page <= last >> space->page_shift; page++)
             written[page] = write_number;
     }

@@ -27,12 +27,17 @@ static CUevent end_of_step;
 static vp_addr (*live)[AGES]; /* of each role, by the step in which it was born */
 static vp_addr freed[FREED], extra_block, small_block;
 static uint32_t freed_count;
+static bool *written;            /* of each role and age: something has written the block */
+static struct replay_uses *used; /* of operations that may not be done */
+static uint64_t used_count;
 
 static void run(struct emu_block *b)
 {
-    struct replay_writes *writes = (struct replay_writes *)(uintptr_t)emu_param_u64(b, 1);
-    if (writes) replay_content_write(writes);
-    free(writes);
+    const struct replay_uses *uses = (const struct replay_uses *)(uintptr_t)emu_param_u64(b, 1);
+    if (replay.scale > 1)
+        replay_data_run(b, uses);
+    else
+        replay_content_write(uses);
 }
 
 static uint64_t cost(struct emu_block *b)
@@ -47,34 +52,55 @@ static void expect(CUresult result, const char *what)
     exit(EXIT_FAILURE);
 }
 
-static struct replay_writes *make_writes(uint32_t most)
+static struct replay_uses *make_uses(uint32_t most)
 {
-    struct replay_writes *writes = malloc(sizeof *writes + most * sizeof writes->part[0]);
-    if (!writes) abort();
-    writes->count = 0;
-    return writes;
+    struct replay_uses *uses = malloc(sizeof *uses + most * sizeof uses->part[0]);
+    if (!uses) abort();
+    uses->count = 0;
+    uses->seed = ++used_count;
+    uses->next = used;
+    used = uses;
+    return uses;
 }
 
-static void add_write(struct replay_writes *writes, vp_addr address, uint64_t bytes)
+static void add_use(struct replay_uses *uses, vp_addr address, uint64_t bytes, bool reads,
+                    bool writes)
 {
-    writes->part[writes->count].address = address;
-    writes->part[writes->count++].bytes = bytes;
+    uses->part[uses->count].address = address;
+    uses->part[uses->count].bytes = bytes;
+    uses->part[uses->count].reads = reads;
+    uses->part[uses->count++].writes = writes;
 }
 
-/* `writes` may be NULL; the operation gives it back. */
+/* All operations are done. */
+static void free_uses(void)
+{
+    while (used) {
+        struct replay_uses *next = used->next;
+        free(used);
+        used = next;
+    }
+}
+
+static void enter(struct pool_op *op, const char *name, const vp_addr *touched, uint32_t count)
+{
+    if (replay.native) return;
+    pool_op_begin(op, replay.pool, POOL_KERNEL, NULL, name);
+    for (uint32_t i = 0; i < count; i++) pool_op_touch(op, touched[i]);
+    expect(pool_op_enter(op), "pool_op_enter");
+}
+
 static void launch(const char *name, const vp_addr *touched, uint32_t count, uint64_t duration_ns,
-                   struct replay_writes *writes)
+                   struct replay_uses *uses)
 {
     struct pool_op op;
     replay_sleep(launch_host_ns);
-    pool_op_begin(&op, replay.pool, POOL_KERNEL, NULL, name);
-    for (uint32_t i = 0; i < count; i++) pool_op_touch(&op, touched[i]);
-    CUresult result = pool_op_enter(&op);
-    expect(result, "pool_op_enter");
+    enter(&op, name, touched, count);
     replay_settle();
-    void *params[] = {&duration_ns, &writes};
-    result = cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
-    expect(pool_op_leave(&op, result), "a launch");
+    void *params[] = {&duration_ns, &uses};
+    unsigned grid = replay.scale > 1 ? REPLAY_DATA_GRID : 1;
+    CUresult result = cuLaunchKernel(function, grid, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+    expect(replay.native ? result : pool_op_leave(&op, result), "a launch");
 }
 
 /* Adds an address that the parameters hold by chance, somewhere among the others. */
@@ -115,6 +141,7 @@ static void synchronise(void)
         result = cuEventQuery(end_of_step);
     } while (result == CUDA_ERROR_NOT_READY);
     expect(result, "cuEventQuery");
+    free_uses();
 }
 
 static void mark(void)
@@ -130,19 +157,22 @@ static void run_op(uint32_t index, uint32_t turn)
     const struct step_op *op = &step->ops[index];
     uint32_t count = 0;
     if (replay.mark_key && op->key == replay.mark_key) mark();
-    struct replay_writes *writes = make_writes(op->touch_count);
+    struct replay_uses *uses = make_uses(op->touch_count);
     for (uint32_t i = 0; i < op->touch_count && count < POOL_WORDS; i++) {
         const struct step_touch *touch = &step->touches[op->first_touch + i];
         bool persists = step->roles[touch->role].born_op == STEP_NEVER;
-        vp_addr address = live[touch->role][persists ? 0 : (turn - touch->age) % AGES];
+        uint32_t age = persists ? 0 : (turn - touch->age) % AGES;
+        vp_addr address = live[touch->role][age];
         if (!address) continue; /* what the step before would have made is not there */
         touched[count++] = address;
-        if (!persists || touch->access == STEP_WRITES)
-            add_write(writes, address, step->roles[touch->role].bytes);
+        bool writes = !persists || touch->access == STEP_WRITES;
+        bool *known = &written[touch->role * AGES + age];
+        add_use(uses, address, step->roles[touch->role].bytes, *known, writes);
+        *known |= writes;
     }
     if (count == 0) touched[count++] = small_block;
     count = add_stale(touched, count);
-    launch(replay.names[index], touched, count, op->duration_ns, writes);
+    launch(replay.names[index], touched, count, op->duration_ns, uses);
 }
 
 static void run_step(uint32_t turn)
@@ -152,7 +182,7 @@ static void run_step(uint32_t turn)
     for (uint32_t i = 0; i < step->event_count; i++) {
         const struct step_event *event = &step->events[i];
         if (random_below(&replay.random, step->event_count - i) < extra) {
-            launch("extra", &extra_block, 1, extra_ns, NULL);
+            launch("extra", &extra_block, 1, extra_ns, make_uses(0));
             extra--;
         }
         vp_addr *block = &live[event->index][(turn - event->age) % AGES];
@@ -160,6 +190,7 @@ static void run_step(uint32_t turn)
         case TRACE_OP: run_op(event->index, turn); break;
         case TRACE_ALLOC:
             live[event->index][turn % AGES] = take(step->roles[event->index].bytes);
+            written[event->index * AGES + turn % AGES] = false;
             break;
         case TRACE_FREE:
             give(*block);
@@ -184,12 +215,13 @@ static void set_up(void)
         const struct step_role *role = &replay.step.roles[i];
         if (role->born_op != STEP_NEVER) continue;
         live[i][0] = take(role->bytes);
-        struct replay_writes *writes = make_writes(1);
-        add_write(writes, live[i][0], role->bytes);
-        launch("first use", &live[i][0], 1, first_use_ns, writes);
+        struct replay_uses *uses = make_uses(1);
+        add_use(uses, live[i][0], role->bytes, false, true);
+        written[i * AGES] = true;
+        launch("first use", &live[i][0], 1, first_use_ns, uses);
     }
-    extra_block = take(extra_bytes);
-    small_block = take(small_bytes);
+    extra_block = take(extra_bytes / replay.scale);
+    small_block = take(small_bytes / replay.scale);
     synchronise();
 }
 
@@ -200,26 +232,43 @@ static void subtract(vp_stats *stats, const vp_stats *before)
 #undef SUBTRACT
 }
 
+static void read_stats(vp_stats *stats)
+{
+    memset(stats, 0, sizeof *stats);
+    if (!replay.native) vp_stats_read(replay.pool, stats);
+}
+
+/* What lies in all that lasts, at the end. */
+static void look_at_all(void)
+{
+    for (uint32_t i = 0; i < replay.step.role_count; i++)
+        if (replay.step.roles[i].born_op == STEP_NEVER)
+            replay_data_look(live[i][0], replay.step.roles[i].bytes);
+}
+
 void replay_program(void)
 {
     CUcontext context;
     vp_stats before, after;
     live = calloc(replay.step.role_count, sizeof *live);
-    if (!live) abort();
+    written = calloc(replay.step.role_count, AGES * sizeof *written);
+    if (!live || !written) abort();
     expect(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
     expect(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     set_up();
     for (unsigned i = 0; i < replay.steps; i++) {
         struct replay_step *result = &replay.result[i];
         uint64_t start_ns = emu_now_ns();
-        vp_stats_read(replay.pool, &before);
+        read_stats(&before);
         run_step(i);
         result->duration_ns = emu_now_ns() - start_ns;
-        vp_stats_read(replay.pool, &after);
+        read_stats(&after);
         result->stats = after;
         subtract(&result->stats, &before);
         result->stats.finder_period_operations = after.finder_period_operations;
         replay_print_step(i);
     }
+    if (replay.scale > 1) look_at_all();
     free(live);
+    free(written);
 }
