@@ -127,6 +127,7 @@ typedef struct vp_place_info_t {
     X(relocations, "chunks moved on from one place to another, neither of them home")              \
     X(cancels, "moves out taken back because a launch needed the chunk")                           \
     X(in_place, "operations that used a chunk over a link")                                        \
+    X(relief_bytes, "given back to the driver for calls that failed for memory")                   \
     X(operations, "launches, copies and memsets seen")                                             \
     X(holds, "operations that waited on the host for a move")                                      \
     X(hold_ns, "how long they waited, together")                                                   \

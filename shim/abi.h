@@ -115,6 +115,25 @@ struct abi_box {
     unsigned flags;
 };
 
+/* CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR; and of CUarray_format those of the oldest. */
+enum {
+    ABI_FORMAT_UINT8 = 0x01,
+    ABI_FORMAT_UINT16 = 0x02,
+    ABI_FORMAT_INT8 = 0x08,
+    ABI_FORMAT_INT16 = 0x09,
+    ABI_FORMAT_HALF = 0x10
+};
+struct abi_array {
+    size_t width, height;
+    int format;
+    unsigned channels;
+};
+struct abi_array3 {
+    size_t width, height, depth;
+    int format;
+    unsigned channels, flags;
+};
+
 /* CUmem_advise. */
 enum {
     ABI_SET_READ_MOSTLY = 1,

@@ -128,7 +128,10 @@ static bool counted(CUdevice device)
 
 static CUresult cuDevicePrimaryCtxRetain_wrap(CUcontext *context, CUdevice device)
 {
-    CUresult result = SHIM_REAL(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))(context, device);
+    struct shim_retry retry = {0};
+    CUresult result;
+    do result = SHIM_REAL(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))(context, device);
+    while (SHIM_RETRY(&retry, result, "cuDevicePrimaryCtxRetain", device, 0));
     if (result == CUDA_SUCCESS && counted(device)) {
         atomic_store(&primaries[device], *context);
         atomic_fetch_add(&references[device], 1);

@@ -227,7 +227,11 @@ static CUresult made(CUresult result, CUgraphExec *exec, CUgraph graph)
 #define MAKES(symbol, params, args)                                                                \
     static CUresult symbol##_wrap params                                                           \
     {                                                                                              \
-        return made(SHIM_REAL(symbol, params) args, exec, graph);                                  \
+        struct shim_retry retry = {0};                                                             \
+        CUresult result;                                                                           \
+        do result = SHIM_REAL(symbol, params) args;                                                \
+        while (SHIM_RETRY(&retry, result, #symbol, SHIM_ON_CARD, 0));                              \
+        return made(result, exec, graph);                                                          \
     }
 MAKES(cuGraphInstantiate,
       (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t bytes),

@@ -9,7 +9,9 @@
  * not notice it.
  *
  *     trampoline ─ slot ─┬─ real function            calls that do not concern us
- *                        └─ wrapper ─ pool.h ─ real   launches, copies, memory (wrap.h, *.c here)
+ *                        └─ wrapper ─ pool.h ─ real   launches, copies, memory (wrap.h, *.c here);
+ *                                                     calls made once more with memory that the
+ *                                                     pool gave back (retry.c)
  *
  * A wrapper passes its arguments on unchanged, whatever they are, unless the pool is open and they
  * concern it: errors stay the driver's. cuGetProcAddress hands out slots too (entry.c). With
@@ -62,7 +64,8 @@ struct shim_wrap {
     void *function;
 };
 extern const struct shim_wrap shim_entry_wraps[], shim_device_wraps[], shim_memory_wraps[],
-    shim_launch_wraps[], shim_graph_wraps[], shim_copy_wraps[], shim_set_wraps[];
+    shim_launch_wraps[], shim_graph_wraps[], shim_copy_wraps[], shim_set_wraps[],
+    shim_retry_wraps[];
 
 /* The wrapper of a symbol; NULL: it has none. */
 const struct shim_wrap *shim_wrap_find(int symbol);
@@ -103,6 +106,28 @@ void shim_pool_context_ends(CUcontext context);
 
 /* The calling thread has a context. */
 bool shim_has_context(void);
+
+/* ---- retry.c ---- */
+
+/* A driver call that may fail for memory:
+ *
+ *     struct shim_retry retry = {0};
+ *     do result = real(...);
+ *     while (SHIM_RETRY(&retry, result, "cuFuncLoad", SHIM_ON_CARD, 0));
+ *
+ * `where` is a card, the current context's (SHIM_ON_CARD), or that and the host (SHIM_ON_HOST);
+ * `bytes` what the call needs, 0: not known. Neither is looked at unless the call failed so. */
+enum { SHIM_ON_CARD = -1, SHIM_ON_HOST = -2 };
+struct shim_retry {
+    vp_pool *pool; /* NULL: it has not failed */
+    unsigned count;
+    struct pool_relief reliefs[2];
+};
+bool shim_retry_again(struct shim_retry *retry, CUresult result, const char *call, int where,
+                      uint64_t bytes);
+#define SHIM_RETRY(retry, result, call, where, bytes)                                              \
+    (((result) == CUDA_ERROR_OUT_OF_MEMORY || (retry)->pool) &&                                    \
+     shim_retry_again(retry, result, call, where, bytes))
 
 /* ---- device.c ---- */
 

@@ -29,11 +29,17 @@
         vp_pool *pool = shim_pool();                                                               \
         if (!pool) return real args;                                                               \
         struct pool_op op;                                                                         \
-        pool_op_begin(&op, pool, kind, stream_used, #symbol);                                      \
-        __VA_ARGS__;                                                                               \
-        CUresult result = pool_op_enter(&op);                                                      \
-        if (result == CUDA_SUCCESS) result = real args;                                            \
-        return pool_op_leave(&op, result);                                                         \
+        struct shim_retry retry = {0};                                                             \
+        CUresult result, entered;                                                                  \
+        do {                                                                                       \
+            pool_op_begin(&op, pool, kind, stream_used, #symbol);                                  \
+            __VA_ARGS__;                                                                           \
+            result = entered = pool_op_enter(&op);                                                 \
+            if (entered == CUDA_SUCCESS) result = real args;                                       \
+            result = pool_op_leave(&op, result);                                                   \
+        } while (SHIM_RETRY(&retry, entered == CUDA_SUCCESS ? result : CUDA_ERROR_NOT_READY,       \
+                            #symbol, SHIM_ON_CARD, 0));                                            \
+        return result;                                                                             \
     }
 
 #define SHIM_DEFINE_SYNC(symbol, since, kind, params, args, ...)                                   \

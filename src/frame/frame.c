@@ -41,9 +41,11 @@ unsigned frame_place_add(struct frame_table *table, const char *name, vp_place_k
     return table->places++;
 }
 
+/* What no frame can be made of. */
 static uint64_t existing_pages(const struct frame_place *place)
 {
-    return place->used_pages + place->free_pages + place->promised_pages + place->withdrawn_pages;
+    return place->used_pages + place->free_pages + place->promised_pages + place->withdrawn_pages +
+           place->ceded_pages;
 }
 
 static void use(struct frame_place *place, struct frame *frame)
@@ -95,7 +97,7 @@ enum frame_plan frame_plan(struct frame_table *table, unsigned index, uint32_t p
         return FRAME_TAKE;
     }
     if (exist - place->free_pages + pages > place->capacity_pages) return FRAME_FULL;
-    *frame = frame_withdraw(table, index);
+    *frame = frame_withdraw(table, index, FRAME_MAX_PAGES);
     assert(*frame);
     return FRAME_RELEASE;
 }
@@ -190,19 +192,20 @@ void frame_let_go(struct frame_table *table, struct frame **keeper)
 }
 
 /* The oldest of the largest in such lists by size. */
-static struct frame *largest_of(const struct list *frames)
+static struct frame *largest_of(const struct list *frames, uint64_t most_pages)
 {
-    for (unsigned pages = FRAME_MAX_PAGES; pages > 0; pages--)
+    for (uint64_t pages = most_pages; pages > 0; pages--)
         if (!list_empty(&frames[pages])) return list_entry(frames[pages].prev, struct frame, link);
     return NULL;
 }
 
-struct frame *frame_withdraw(struct frame_table *table, unsigned index)
+struct frame *frame_withdraw(struct frame_table *table, unsigned index, uint64_t most_pages)
 {
     struct frame_place *place = &table->place[index];
-    struct frame *frame = largest_of(place->free);
-    if (!frame) frame = largest_of(place->laid_by[false]);
-    if (!frame) frame = largest_of(place->laid_by[true]);
+    uint64_t most = most_pages < FRAME_MAX_PAGES ? most_pages : FRAME_MAX_PAGES;
+    struct frame *frame = largest_of(place->free, most);
+    if (!frame) frame = largest_of(place->laid_by[false], most);
+    if (!frame) frame = largest_of(place->laid_by[true], most);
     if (!frame) return NULL;
     unlink_free(place, frame);
     place->withdrawn_pages += frame->pages;
@@ -226,6 +229,30 @@ void frame_keep(struct frame_table *table, struct frame *frame)
     place->withdrawn_pages -= frame->pages;
     place->used_pages += frame->pages; /* not counted as a peak */
     set_free(table, frame);
+}
+
+uint64_t frame_cede_unmade(struct frame_table *table, unsigned index, uint64_t most_pages)
+{
+    struct frame_place *place = &table->place[index];
+    uint64_t unmade = place->capacity_pages - existing_pages(place);
+    uint64_t ceded = unmade < most_pages ? unmade : most_pages;
+    place->ceded_pages += ceded;
+    return ceded;
+}
+
+void frame_cede(struct frame_table *table, struct frame *frame)
+{
+    table->place[frame->place].ceded_pages += frame->pages;
+    frame_forget(table, frame);
+}
+
+void frame_cede_ends(struct frame_table *table, unsigned index, uint64_t back_pages,
+                     uint64_t lost_pages)
+{
+    struct frame_place *place = &table->place[index];
+    assert(place->ceded_pages >= back_pages + lost_pages);
+    place->ceded_pages -= back_pages + lost_pages;
+    place->capacity_pages -= lost_pages;
 }
 
 void frame_copy_begin(struct frame *frame)

@@ -9,8 +9,10 @@
  * A free frame may still hold something that is worth having back: it is laid by for whoever gave
  * it, and taken from him when frames are wanted, the least dear first and before any is refused.
  *
- * Invariant: used + free + promised + withdrawn pages of a place never exceed its capacity. All
- * calls under the pool's lock. */
+ * Pages may be ceded to the driver, for a while or for good: no frames are made of them.
+ *
+ * Invariant: used + free + promised + withdrawn + ceded pages of a place never exceed its capacity.
+ * All calls under the pool's lock. */
 #ifndef FRAME_FRAME_H
 #define FRAME_FRAME_H
 
@@ -47,6 +49,7 @@ struct frame_place {
     uint64_t parked_pages;    /* of used_pages: free as soon as copies in flight end */
     uint64_t promised_pages;  /* being made */
     uint64_t withdrawn_pages; /* being released */
+    uint64_t ceded_pages;     /* the driver's, until frame_cede_ends */
     uint64_t peak_pages;      /* most used_pages ever */
     struct list free[FRAME_MAX_PAGES + 1];
     struct list laid_by[2][FRAME_MAX_PAGES + 1]; /* [dear], laid by last first */
@@ -100,23 +103,38 @@ void frame_lay_by(struct frame_table *table, struct frame *frame, struct frame *
 struct frame *frame_recover(struct frame_table *table, struct frame **keeper);
 void frame_let_go(struct frame_table *table, struct frame **keeper);
 
-/* Withdraws a free frame of any size (the largest first), for its handle to be released; NULL: none
- * free. */
-struct frame *frame_withdraw(struct frame_table *table, unsigned place);
+/* Withdraws a free frame of at most so many pages (the largest first), for its handle to be
+ * released; NULL: none free. */
+struct frame *frame_withdraw(struct frame_table *table, unsigned place, uint64_t most_pages);
 
 /* A withdrawn frame's handle is released: forgets the frame. Or it could not be: the frame is free
  * again. */
 void frame_forget(struct frame_table *table, struct frame *frame);
 void frame_keep(struct frame_table *table, struct frame *frame);
 
+/* Pages that are not in frames yet, at most so many, are ceded; returns how many. frame_cede: those
+ * of a withdrawn frame whose handle is released. */
+uint64_t frame_cede_unmade(struct frame_table *table, unsigned place, uint64_t most_pages);
+void frame_cede(struct frame_table *table, struct frame *frame);
+
+/* Of ceded pages so many come back, and so many the place has no more. */
+void frame_cede_ends(struct frame_table *table, unsigned place, uint64_t back_pages,
+                     uint64_t lost_pages);
+
 void frame_copy_begin(struct frame *frame);
 void frame_copy_end(struct frame_table *table, struct frame *frame);
+
+/* Pages that the place can be counted on for. */
+static inline uint64_t frame_capacity_pages(const struct frame_place *place)
+{
+    return place->capacity_pages - place->ceded_pages;
+}
 
 /* Pages that could be had without anybody giving one back. */
 static inline uint64_t frame_room_pages(const struct frame_table *table, unsigned place)
 {
     const struct frame_place *p = &table->place[place];
-    uint64_t taken = p->used_pages + p->promised_pages + p->withdrawn_pages;
+    uint64_t taken = p->used_pages + p->promised_pages + p->withdrawn_pages + p->ceded_pages;
     return taken < p->capacity_pages ? p->capacity_pages - taken : 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "move/backup.h"
+#include "move/owed.h"
 #include "move/policy.h"
 #include "move/refuge.h"
 
@@ -216,6 +217,10 @@ static void make_done(struct move *move, const struct move_action *action,
 static void release_done(struct move *move, const struct move_action *action,
                          const struct move_result *result)
 {
+    if (action->gives) {
+        owed_release_done(move, action->from, result->ok);
+        return;
+    }
     if (result->ok) {
         frame_forget(move->frames, action->from);
         return;

@@ -71,7 +71,7 @@ enum {
 enum move_action_kind {
     MOVE_DO_NOTHING,
     MOVE_DO_MAKE, /* make a frame of `pages` pages in `place`, with an alias if that is a refuge */
-    MOVE_DO_RELEASE, /* release the withdrawn `frame` */
+    MOVE_DO_RELEASE, /* release the withdrawn frame `from` */
     MOVE_DO_MAP,   /* unmap the chunk if `mapped`; map it to `to`; then, with `from`, queue the copy
                     */
     MOVE_DO_COPY,  /* queue the copy of `from` to `to` in `lane` */
@@ -89,6 +89,7 @@ struct move_action {
     bool digest; /* one is wanted: MAP, of what was copied in; COPY, of what is copied */
     bool check;  /* COPY: nothing is copied if what is at home has this digest: */
     struct digest expected;
+    bool gives;    /* RELEASE: the driver is to have its memory (move/owed.h) */
     bool may_copy; /* asked for: whoever carries it out copies out himself, and waits for that */
     uint32_t place, pages;
     uint32_t lane;
@@ -164,6 +165,15 @@ struct move_lane {
     struct move_copy copies[MOVE_COPIES];
 };
 
+/* What a place is to give back to the driver (move/owed.h). */
+struct move_owed {
+    uint64_t wanted_pages; /* yet to be given; 0: all are, or no more can be */
+    uint64_t most_pages;   /* more than that must not be */
+    uint64_t given_pages;  /* so far */
+    uint32_t releasing;    /* frames on their way */
+    bool cedes;            /* what is given is ceded */
+};
+
 struct move_counts {
     uint64_t in_bytes, out_bytes, fetches, evictions, clean_drops, early_copies, drops, recalls;
     uint64_t relocations, relocated_bytes; /* from one refuge to another */
@@ -200,6 +210,7 @@ struct move {
     uint32_t exclusive_running; /* operations that allow no moves beside them */
     uint32_t making;            /* frames being made, */
     uint32_t making_of[VP_MAX_PLACES][FRAME_MAX_PAGES + 1]; /* by size */
+    struct move_owed owed[VP_MAX_PLACES];
     uint64_t coming_pages[VP_MAX_PLACES]; /* of LEAVING, UNMAPPING, SHIFTING: will be free */
     uint64_t guest_pages[VP_MAX_PLACES];  /* of chunks away from home there, or going there */
     uint64_t closed_until[VP_MAX_PLACES]; /* no guests until so many marks have come to pass */

@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "move/backup.h"
+#include "move/owed.h"
 #include "move/policy.h"
 #include "move/refuge.h"
 
@@ -250,7 +251,7 @@ enum found policy_drop_dead(struct move *move, unsigned card, struct move_action
 }
 
 /* Who waits for room asks again and again. */
-static enum found evict(struct move *move, unsigned card, struct move_action *action)
+enum found policy_evict(struct move *move, unsigned card, struct move_action *action)
 {
     struct move_looked *looked = &move->looked_out_for[action->may_copy];
     if (looked->card == card && policy_looked(move, looked) && !foreseen_is_tired(move))
@@ -359,7 +360,7 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
         enum found dead = policy_drop_dead(move, card, action);
         return dead == FOUND_NOTHING ? use_in_place(move, chunk, action) : dead;
     }
-    enum found found = evict(move, card, action);
+    enum found found = policy_evict(move, card, action);
     if (found == FOUND_NOTHING) found = evict_dead(move, action);
     if (found != FOUND_NOTHING || coming || move->frames->place[home].withdrawn_pages) return found;
     return use_in_place(move, chunk, action);
@@ -420,7 +421,7 @@ static bool next_spare(struct move *move, struct move_action *action)
         if (room >= move->low_pages[card]) continue;
         if (refuge_send_guest_on(move, card, action) == FOUND_ACTION) return true;
         if (refuge_has_guests(move, card)) continue;
-        if (evict(move, card, action) == FOUND_ACTION) return true;
+        if (policy_evict(move, card, action) == FOUND_ACTION) return true;
     }
     return false;
 }
@@ -436,9 +437,11 @@ bool policy_next(struct move *move, struct move_action *action)
 {
     if (next_mark(move, action) || next_unmap(move, action) || next_hidden(move, action))
         return true;
+    if (owed_next_release(move, action)) return true;
     if (move->exclusive_running) return false;
     if (next_demand(move, action)) return true;
     if (waits_alone(move)) return false;
+    if (owed_next_eviction(move, action)) return true;
     if (!move_looks_ahead(move)) return next_spare(move, action);
     /* What is demanded comes first: two who turn free frames into their own sizes undo each other's
      * work. */
@@ -456,10 +459,11 @@ bool policy_next_copy(struct move *move, struct move_action *action)
                         move->frames->place[home].parked_pages;
         if (policy_wanted_pages(move, card) <= room) continue;
         enum found guest = refuge_send_guest_on(move, card, action);
-        if (guest == FOUND_NOTHING) guest = evict(move, card, action);
+        if (guest == FOUND_NOTHING) guest = policy_evict(move, card, action);
         if (guest == FOUND_ACTION) return true;
     }
     if (waits_alone(move)) return false;
+    if (owed_next_eviction(move, action)) return true;
     if (move_looks_ahead(move)) return foreseen_next_copy(move, action);
     return next_spare(move, action);
 }

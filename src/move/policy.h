@@ -29,6 +29,9 @@ uint64_t policy_wanted_pages(const struct move *move, unsigned card);
  * copy. */
 enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_action *action);
 
+/* Sends the chunk away that the policy chooses of those at the card's home. */
+enum found policy_evict(struct move *move, unsigned card, struct move_action *action);
+
 /* Copies a chunk out ahead of its leaving: it stays at home, and has a backup. */
 bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_action *action);
 

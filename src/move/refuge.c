@@ -41,7 +41,7 @@ static bool is_open(const struct move *move, unsigned place, uint32_t pages)
     uint64_t kept =
         move->segments->card_pages[card] + move->low_pages[card] + move->guest_pages[place];
     return move->order->endings >= move->closed_until[place] &&
-           kept + pages <= move->frames->place[place].capacity_pages;
+           kept + pages <= frame_capacity_pages(&move->frames->place[place]);
 }
 
 static bool suits(const struct move *move, const struct chunk *chunk, unsigned place, bool used)

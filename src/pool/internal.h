@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "block/slab.h"
+#include "move/owed.h"
 #include "pool/pool.h"
 #include "trace/trace.h"
 
@@ -117,7 +118,9 @@ struct vp_pool {
     struct move move;
     struct params params;
     uint64_t touch_serial, seen_serial;
-    bool polling; /* somebody asks the driver what has finished */
+    bool polling;     /* somebody asks the driver what has finished */
+    bool relieving;   /* somebody has memory given back to it (relief.c); */
+    uint32_t reliefs; /* so many may have some of that returned */
 
     uint64_t page_bytes;
     unsigned cards;                        /* of the machine */
@@ -166,7 +169,7 @@ struct vp_pool {
     bool stopping;
 
     _Atomic uint32_t sample; /* operations of a stream between marks */
-    uint64_t holds, hold_for_ns[MOVE_CAUSES], throttle_ns;
+    uint64_t holds, hold_for_ns[MOVE_CAUSES], throttle_ns, relief_pages;
     _Atomic uint64_t host_wait_ns; /* counted while the lock is not held */
 };
 
@@ -198,6 +201,9 @@ vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context) VP_MUST_U
 /* As pool_open, with an edge and no thread of its own. For simulation. */
 vp_status pool_open_stepped(const struct driver *driver, const vp_options *options,
                             const struct pool_edge *edge, vp_pool **pool) VP_MUST_USE;
+
+/* memory.c: whether so many more pages for a card can be promised; lock held. */
+bool pool_fits(const vp_pool *pool, unsigned card, uint64_t pages);
 
 /* work.c: records a mark on a stream, in the current context. Lock not held; `marking` is set. */
 CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream stream);

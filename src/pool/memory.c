@@ -8,6 +8,8 @@
 #include "base/units.h"
 #include "pool/promise.h"
 
+static const uint64_t relief_wait_ns = 50 * NS_PER_US, relief_wait_most_ns = NS_PER_S;
+
 /* Bit i: place i is the card's home, or one where its chunks may go. */
 static uint32_t places_of(const vp_pool *pool, unsigned card)
 {
@@ -25,6 +27,14 @@ static uint32_t all_places(const vp_pool *pool)
     return places;
 }
 
+/* What blocks can be promised with. */
+static uint64_t place_pages(const vp_pool *pool, unsigned place)
+{
+    uint64_t capacity = frame_capacity_pages(&pool->frames.place[place]);
+    uint64_t reserved = owed_reserved_pages(&pool->move, place);
+    return capacity > reserved ? capacity - reserved : 0;
+}
+
 /* Room that can be promised. A chunk lies in one place, so every place but one may be left with
  * less room than a chunk takes: every one but the host, where that has as much, as all cards reach
  * it; else but the largest. */
@@ -33,7 +43,7 @@ static void fill_room(const vp_pool *pool, uint64_t *room)
     uint64_t lost = pool->segments.chunk_pages - 1;
     unsigned whole = pool->host_place;
     for (unsigned i = 0; i < pool->frames.places; i++) {
-        room[i] = pool->frames.place[i].capacity_pages;
+        room[i] = place_pages(pool, i);
         if (room[pool->host_place] < lost && room[i] > room[whole]) whole = i;
     }
     for (unsigned i = 0; i < pool->frames.places; i++)
@@ -50,7 +60,7 @@ static uint64_t total_pages(const vp_pool *pool)
 }
 
 /* Whether all that lives, and so much more for one card, can lie somewhere. */
-static bool fits(const vp_pool *pool, unsigned card, uint64_t pages)
+bool pool_fits(const vp_pool *pool, unsigned card, uint64_t pages)
 {
     struct promise promise = {.cards = pool->cards, .places = pool->frames.places};
     fill_room(pool, promise.room);
@@ -106,12 +116,24 @@ static CUresult move_guard(vp_pool *pool, struct segment *segment)
     return result;
 }
 
+/* Whether it fits, perhaps a moment later: what a card gave back to the driver for a call of
+ * another thread's may return. Lock held, let go in between. */
+static bool will_fit(vp_pool *pool, unsigned card, uint64_t pages)
+{
+    uint64_t began = pool_now_ns(pool);
+    while (!pool_fits(pool, card, pages)) {
+        if (!pool->reliefs || pool_now_ns(pool) - began > relief_wait_most_ns) return false;
+        pool_wait(pool, relief_wait_ns);
+    }
+    return true;
+}
+
 /* A live segment, with a guard behind it; lock held, let go while the guard is mapped. */
 static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes,
                               struct segment **segment)
 {
     uint64_t pages = units_div_up(bytes, pool->page_bytes);
-    if (!fits(pool, card, pages)) {
+    if (!will_fit(pool, card, pages)) {
         explain_refusal(pool, bytes);
         return VP_QUOTA;
     }

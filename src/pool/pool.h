@@ -94,6 +94,20 @@ CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, s
 bool pool_owns(const vp_pool *pool, CUdeviceptr address);
 uint64_t pool_card_bytes(const vp_pool *pool, unsigned card); /* what cuDeviceTotalMem is to say */
 
+/* A driver call of the program's failed for memory of a card, or of the host: gives frames of that
+ * place back to the driver, reserve frames first, then those of chunks that can leave, without
+ * breaking what is promised. `bytes`: what the call needs; 0: not known. False: there is nothing to
+ * give. Else the call is made once more, and pool_relief_ends told how it went: what the driver
+ * then has left is the pool's again. Waits for copies; not to be called between pool_op_enter and
+ * _leave. */
+enum { POOL_HOST = VP_MAX_CARDS };
+struct pool_relief {
+    unsigned place;
+    uint64_t unmade_pages, given_pages;
+};
+bool pool_relieve(vp_pool *pool, unsigned card, uint64_t bytes, struct pool_relief *relief);
+void pool_relief_ends(vp_pool *pool, struct pool_relief *relief, bool helped);
+
 /* What the operation names will be used without passing through us: it is brought within reach, and
  * stays mapped where it then is until `owner` ends. In place of pool_op_enter and _leave; a
  * POOL_GRAPH operation. Errors as of pool_op_enter. */

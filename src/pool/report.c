@@ -76,6 +76,7 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
     stats->drops = counts->drops;
     stats->cancels = counts->recalls;
     stats->in_place = counts->in_place;
+    stats->relief_bytes = pool->relief_pages * pool->page_bytes;
     for (unsigned i = 0; i < pool->order.count; i++)
         stats->operations += pool->order.stream[i]->entered;
     stats->holds = pool->holds;

@@ -36,6 +36,31 @@ static void ask(void)
         sim_fail("pool_mem_info: %d, %zu of %zu bytes free", result, free_bytes, total_bytes);
 }
 
+/* A driver call of the program's failed for memory, as far as the pool knows. What it gives the
+ * driver has. */
+static void want_memory(struct thread *thread)
+{
+    struct pool_relief relief;
+    uint64_t page = sim.pool->page_bytes, bytes = sim_chance(50) ? 0 : page * sim_between(1, 64);
+    unsigned card = sim_chance(20) ? POOL_HOST : thread->card;
+    if (!pool_relieve(sim.pool, card, bytes, &relief)) return;
+    sim.coverage.reliefs++;
+    sim_trace("place %u gives %" PRIu64 " pages", relief.place, relief.given_pages);
+    CUmemAllocationProp prop = sim.pool->place_prop[relief.place];
+    CUmemGenericAllocationHandle handle = 0;
+    bool takes = card != POOL_HOST && sim_chance(70), helped = sim_chance(50);
+    if (takes) helped = cuMemCreate(&handle, bytes ? bytes : page, &prop, 0) == CUDA_SUCCESS;
+    bool enough = relief.given_pages * page >= bytes && sim.profile.threads == 1;
+    if (takes && !helped && enough && !sim.injected && !sim.card_lost)
+        sim_fail("the driver has not got what the pool gave it");
+    emu_advance_ns(sim_below(20000));
+    edge_yield();
+    pool_relief_ends(sim.pool, &relief, helped);
+    if (!helped || !takes) return;
+    if (sim.profile.threads > 1) sim.profile.exact = false; /* others may have counted on it */
+    if (cuMemRelease(handle) != CUDA_SUCCESS && !sim.card_lost) sim_fail("cuMemRelease failed");
+}
+
 static void wait_for_device(struct thread *thread)
 {
     if (sim_chance(20)) {
@@ -78,8 +103,10 @@ static void act(struct thread *thread)
         prefetch(thread);
     } else if (kind < 92) {
         advise(thread);
-    } else if (kind < 94) {
+    } else if (kind < 93) {
         ask();
+    } else if (kind < 94) {
+        want_memory(thread);
     } else if (kind < 96) {
         wait_for_device(thread);
     } else if (kind < 98) {

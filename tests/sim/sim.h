@@ -84,6 +84,7 @@ EMU_CALLS(SIM_DECLARE)
     X(read_back_bytes, "bytes read back and compared")                                             \
     X(streams_ended, "streams destroyed")                                                          \
     X(advice, "prefetches and advice")                                                             \
+    X(reliefs, "times that memory was given back to the driver")                                   \
     X(switches, "switches between threads")                                                        \
     X(injected, "driver calls failed on purpose")                                                  \
     X(failed_opens, "pools that failed to open")                                                   \

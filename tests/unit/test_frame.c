@@ -68,6 +68,28 @@ static void a_free_frame_of_another_size_makes_room(void **state)
     frame_give(&table, other);
 }
 
+static void ceded_pages_are_the_drivers_for_a_while(void **state)
+{
+    struct frame *four = get(card, 4), *two = get(card, 2), *made;
+    assert_int_equal(frame_cede_unmade(&table, card, 3), 3);
+    frame_give(&table, four);
+    assert_null(frame_withdraw(&table, card, 3)); /* it is larger */
+    assert_ptr_equal(frame_withdraw(&table, card, 4), four);
+    frame_cede(&table, four);
+    assert_true(frame_table_is_valid(&table));
+    assert_int_equal(frame_capacity_pages(&table.place[card]), 3);
+    assert_int_equal(frame_room_pages(&table, card), 1);
+    assert_int_equal(plan_of(card, 2, &made), FRAME_FULL);
+    assert_int_equal(frame_cede_unmade(&table, card, 100), 1);
+    frame_cede_ends(&table, card, 5, 3); /* the driver took three */
+    assert_true(frame_table_is_valid(&table));
+    assert_int_equal(table.place[card].capacity_pages, 7);
+    assert_int_equal(frame_room_pages(&table, card), 5);
+    assert_non_null(get(card, 5));
+    assert_int_equal(plan_of(card, 1, &made), FRAME_FULL);
+    frame_give(&table, two);
+}
+
 static void what_cannot_be_released_is_free_again(void **state)
 {
     struct frame *four = get(card, 4), *withdrawn;
@@ -126,11 +148,11 @@ static void a_frame_under_copy_is_free_when_that_ends(void **state)
 static void the_largest_is_withdrawn_first(void **state)
 {
     struct frame *small = get(host, 1), *large = get(host, 16);
-    assert_null(frame_withdraw(&table, host));
+    assert_null(frame_withdraw(&table, host, FRAME_MAX_PAGES));
     frame_give(&table, small);
     frame_give(&table, large);
-    assert_ptr_equal(frame_withdraw(&table, host), large);
-    assert_ptr_equal(frame_withdraw(&table, host), small);
+    assert_ptr_equal(frame_withdraw(&table, host, FRAME_MAX_PAGES), large);
+    assert_ptr_equal(frame_withdraw(&table, host, FRAME_MAX_PAGES), small);
     frame_forget(&table, large);
     frame_forget(&table, small);
     assert_true(frame_table_is_valid(&table));
@@ -197,7 +219,7 @@ static void numbers_are_those_of_frames_that_exist(void **state)
     }
     uint64_t number = frames[40]->number;
     frame_give(&table, frames[40]);
-    frame_forget(&table, frame_withdraw(&table, host));
+    frame_forget(&table, frame_withdraw(&table, host, FRAME_MAX_PAGES));
     assert_null(table.by_number[number]);
     assert_int_equal(get(host, 1)->number, number);
 }
@@ -279,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(frames_are_recycled_by_size),
         CASE(a_free_frame_of_another_size_makes_room),
+        CASE(ceded_pages_are_the_drivers_for_a_while),
         CASE(what_cannot_be_released_is_free_again),
         CASE(a_full_place_says_so),
         CASE(a_place_that_gives_less_shrinks),

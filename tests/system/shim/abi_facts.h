@@ -54,6 +54,16 @@
     AT(struct abi_box, depth, CUDA_MEMCPY3D_BATCH_OP, extent.depth)                                \
     AT(struct abi_box, order, CUDA_MEMCPY3D_BATCH_OP, srcAccessOrder)                              \
     AT(struct abi_box, flags, CUDA_MEMCPY3D_BATCH_OP, flags)                                       \
+    SIZE(struct abi_array, CUDA_ARRAY_DESCRIPTOR)                                                  \
+    AT(struct abi_array, channels, CUDA_ARRAY_DESCRIPTOR, NumChannels)                             \
+    SIZE(struct abi_array3, CUDA_ARRAY3D_DESCRIPTOR)                                               \
+    AT(struct abi_array3, depth, CUDA_ARRAY3D_DESCRIPTOR, Depth)                                   \
+    AT(struct abi_array3, channels, CUDA_ARRAY3D_DESCRIPTOR, NumChannels)                          \
+    VALUE(ABI_FORMAT_UINT8, CU_AD_FORMAT_UNSIGNED_INT8)                                            \
+    VALUE(ABI_FORMAT_UINT16, CU_AD_FORMAT_UNSIGNED_INT16)                                          \
+    VALUE(ABI_FORMAT_INT8, CU_AD_FORMAT_SIGNED_INT8)                                               \
+    VALUE(ABI_FORMAT_INT16, CU_AD_FORMAT_SIGNED_INT16)                                             \
+    VALUE(ABI_FORMAT_HALF, CU_AD_FORMAT_HALF)                                                      \
     VALUE(ABI_SET_READ_MOSTLY, CU_MEM_ADVISE_SET_READ_MOSTLY)                                      \
     VALUE(ABI_UNSET_READ_MOSTLY, CU_MEM_ADVISE_UNSET_READ_MOSTLY)                                  \
     VALUE(ABI_SET_PREFERRED, CU_MEM_ADVISE_SET_PREFERRED_LOCATION)                                 \

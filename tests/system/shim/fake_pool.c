@@ -115,6 +115,18 @@ CUresult pool_op_leave(struct pool_op *op, CUresult result)
 
 /* ---- Memory ---- */
 
+bool pool_relieve(vp_pool *pool, unsigned card, uint64_t bytes, struct pool_relief *relief)
+{
+    say("relieve:%d:%llx", card == POOL_HOST ? -1 : (int)card, (unsigned long long)bytes);
+    relief->place = card;
+    return !fake.nothing_to_give;
+}
+
+void pool_relief_ends(vp_pool *pool, struct pool_relief *relief, bool helped)
+{
+    say("%s:%d", helped ? "helped" : "in-vain", relief->place == POOL_HOST ? -1 : 0);
+}
+
 bool pool_owns(const vp_pool *pool, CUdeviceptr address)
 {
     return address >= FAKE_FIRST && address < FAKE_END;

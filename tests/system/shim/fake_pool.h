@@ -19,6 +19,7 @@ struct fake_pool {
     CUresult enter_result; /* what pool_op_enter says */
     CUresult alloc_result;
     vp_status open_status;
+    bool nothing_to_give; /* to the driver */
     unsigned opened, closed;
     vp_options options; /* it was opened with */
 };

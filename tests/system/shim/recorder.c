@@ -94,7 +94,10 @@ CUresult record_call(int symbol)
     const uint64_t *arguments = recorded.integers;
     state.calls++;
     if (state.echo) return 1000 + symbol;
-    if (symbol == state.fail_symbol) return state.fail_result;
+    if (symbol == state.fail_symbol) {
+        if (state.fail_times && --state.fail_times == 0) state.fail_symbol = -1;
+        return state.fail_result;
+    }
     switch (symbol) {
     case N_cuGetProcAddress: return get_proc_address(arguments, NULL);
     case N_cuGetProcAddress_v2: return get_proc_address(arguments, (int *)arguments[4]);
@@ -102,6 +105,7 @@ CUresult record_call(int symbol)
     case N_cuDevicePrimaryCtxRetain:
         *(void **)arguments[0] = (void *)(0xc0 + arguments[1]);
         return CUDA_SUCCESS;
+    case N_cuCtxGetDevice: *(int *)arguments[0] = 0; return CUDA_SUCCESS;
     case N_cuDeviceGetCount: *(int *)arguments[0] = state.cards; return CUDA_SUCCESS;
     case N_cuDeviceGet:
         if ((int)arguments[1] < 0 || (int)arguments[1] >= state.cards)

@@ -25,9 +25,10 @@ struct recorder {
     int echo;        /* 1: no function acts, each returns 1000 + its number */
     int fail_symbol; /* this one returns fail_result; -1: none */
     int fail_result;
-    int foreign;   /* 1: cuGetProcAddress answers with functions that are not exported */
-    void *context; /* what cuCtxGetCurrent says */
-    int cards;     /* what cuDeviceGetCount says */
+    unsigned fail_times; /* so often at most; 0: always */
+    int foreign;         /* 1: cuGetProcAddress answers with functions that are not exported */
+    void *context;       /* what cuCtxGetCurrent says */
+    int cards;           /* what cuDeviceGetCount says */
     uint64_t device_first, device_end; /* addresses that are a card's memory, not the pool's */
 };
 
