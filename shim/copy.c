@@ -35,15 +35,13 @@ static bool readable(const struct pool_op *op, CUdeviceptr from)
  * it reads the source, which may then be shorter than `bytes` says. */
 static bool fits(const struct pool_op *op, CUdeviceptr to, uint64_t bytes)
 {
-    CUdeviceptr base = 0;
-    size_t size = 0;
-    unsigned card;
+    struct pool_range in = {0};
     CUresult (*ask)(CUdeviceptr *, size_t *, CUdeviceptr) =
         SHIM_REAL(cuMemGetAddressRange_v2, (CUdeviceptr *, size_t *, CUdeviceptr));
-    CUresult result = pool_mem_range(op->pool, to, &base, &size, &card);
-    if (result == CUDA_ERROR_NOT_FOUND && ask) result = ask(&base, &size, to);
+    CUresult result = pool_mem_range(op->pool, to, &in);
+    if (result == CUDA_ERROR_NOT_FOUND && ask) result = ask(&in.base, &in.bytes, to);
     if (result != CUDA_SUCCESS) return true; /* such as a module's variable: the driver knows */
-    return bytes <= size && to - base <= size - bytes;
+    return bytes <= in.bytes && to - in.base <= in.bytes - bytes;
 }
 
 /* ---- One row ---- */

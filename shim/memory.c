@@ -102,30 +102,19 @@ static CUresult cuMemGetInfo_wrap(unsigned *free_bytes, unsigned *total_bytes)
 static CUresult cuMemGetAddressRange_v2_wrap(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     vp_pool *pool = shim_pool();
-    CUdeviceptr block = 0;
-    size_t block_bytes = 0;
-    unsigned card;
-    CUresult result = CUDA_ERROR_NOT_FOUND;
-    if (pool && pool_owns(pool, address))
-        result = pool_mem_range(pool, address, &block, &block_bytes, &card);
+    struct pool_range block;
+    CUresult result = pool ? pool_mem_range(pool, address, &block) : CUDA_ERROR_NOT_FOUND;
     if (result == CUDA_ERROR_NOT_FOUND) {
         return SHIM_REAL(cuMemGetAddressRange_v2,
                          (CUdeviceptr *, size_t *, CUdeviceptr))(base, bytes, address);
     }
     if (result != CUDA_SUCCESS) return result;
-    if (base) *base = block;
-    if (bytes) *bytes = block_bytes;
+    if (base) *base = block.base;
+    if (bytes) *bytes = block.bytes;
     return CUDA_SUCCESS;
 }
 
 /* ---- Attributes of a pointer: what the driver says of memory from cuMemAlloc ---- */
-
-/* What an attribute's value is made of. */
-struct asked {
-    CUdeviceptr address, base;
-    size_t bytes;
-    unsigned card;
-};
 
 #define PUT(type, value)                                                                           \
     do {                                                                                           \
@@ -136,17 +125,18 @@ struct asked {
 
 /* Sizes are those that the driver writes. Memory that moves can be given to no other process or
  * device, so that it has no handles, no IPC and no RDMA. */
-static CUresult put_attribute(const struct asked *block, int attribute, void *data)
+static CUresult put_attribute(const struct pool_range *block, CUdeviceptr address, int attribute,
+                              void *data)
 {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: PUT(CUcontext, shim_primary_context(block->card));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: PUT(unsigned, CU_MEMORYTYPE_DEVICE);
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: PUT(CUdeviceptr, block->address);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: PUT(CUdeviceptr, address);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: PUT(int, block->card);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: /* no two live blocks share it */
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: PUT(CUdeviceptr, block->base);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: PUT(uint64_t, block->number);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: PUT(size_t, block->bytes);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: PUT(int, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -165,18 +155,16 @@ static CUresult put_attribute(const struct asked *block, int attribute, void *da
 }
 
 /* False: not a live block of the pool, so the driver is to say what it thinks of the address. */
-static bool find_block(CUdeviceptr address, struct asked *block)
+static bool find_block(CUdeviceptr address, struct pool_range *block)
 {
     vp_pool *pool = shim_pool();
-    block->address = address;
-    return pool && pool_owns(pool, address) &&
-           pool_mem_range(pool, address, &block->base, &block->bytes, &block->card) == CUDA_SUCCESS;
+    return pool && pool_mem_range(pool, address, block) == CUDA_SUCCESS;
 }
 
 static CUresult cuPointerGetAttribute_wrap(void *data, int attribute, CUdeviceptr address)
 {
-    struct asked block;
-    if (data && find_block(address, &block)) return put_attribute(&block, attribute, data);
+    struct pool_range block;
+    if (data && find_block(address, &block)) return put_attribute(&block, address, attribute, data);
     return SHIM_REAL(cuPointerGetAttribute, (void *, int, CUdeviceptr))(data, attribute, address);
 }
 
@@ -184,14 +172,14 @@ static CUresult cuPointerGetAttribute_wrap(void *data, int attribute, CUdevicept
 static CUresult cuPointerGetAttributes_wrap(unsigned count, const int *attributes, void **data,
                                             CUdeviceptr address)
 {
-    struct asked block;
+    struct pool_range block;
     if (!count || !attributes || !data || !find_block(address, &block)) {
         return SHIM_REAL(cuPointerGetAttributes, (unsigned, const int *, void **, CUdeviceptr))(
             count, attributes, data, address);
     }
     for (unsigned i = 0; i < count; i++) {
         if (!data[i]) return CUDA_ERROR_INVALID_VALUE;
-        CUresult result = put_attribute(&block, attributes[i], data[i]);
+        CUresult result = put_attribute(&block, address, attributes[i], data[i]);
         if (result != CUDA_SUCCESS && attributes[i] != CU_POINTER_ATTRIBUTE_HOST_POINTER)
             return result;
     }

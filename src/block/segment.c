@@ -1,6 +1,7 @@
 #include "block/segment.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,6 +158,12 @@ static void leave_outlook(struct segments *segments, struct segment *segment)
     outlooks->of[segment->outlook] = *last;
 }
 
+uint64_t segment_number_new(void)
+{
+    static _Atomic uint64_t next = UINT64_C(1) << 62; /* the driver counts from 1 */
+    return atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
+}
+
 /* Cuts a bare range into chunks for `pages` pages. */
 static void cut(struct segments *segments, struct segment *segment, uint64_t pages)
 {
@@ -194,6 +201,7 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segment->bytes = segment->live_bytes = bytes;
     segment->generation++;
     segment->id = segments->next_id++;
+    segment->number = segment_number_new();
     segment->noted = segment->unlisted = segment->loose = false;
     segment->captured = segment->fixed = false;
     segment->keepers = 0;

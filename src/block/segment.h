@@ -104,6 +104,7 @@ struct segment {
     uint32_t pins; /* operations that assemble what they need of it */
     uint32_t generation;  /* counts owners */
     uint32_t id;          /* block id of a segment that is one block */
+    uint64_t number;      /* that its owner alone ever has */
     uint32_t touch_index; /* of the operation with touch_serial, in its touches */
     uint64_t touch_serial;
     uint64_t look_serial; /* of the last operation whose writes into it are to be looked at (vet) */
@@ -176,6 +177,10 @@ struct segments {
 void segments_create(struct segments *segments, struct space *space, struct order *order,
                      uint32_t chunk_pages);
 void segments_destroy(struct segments *segments);
+
+/* A number for an allocation: none other in this process gets it, of whatever pool. Nor is it one
+ * that the driver gives its own. */
+uint64_t segment_number_new(void);
 
 /* Makes a live segment of bytes for `card`: one that rests with the same size, else a bare range,
  * else a new one. VP_NO_ADDRESSES, VP_NO_HOST_MEMORY. Where segment->guard_pages is not

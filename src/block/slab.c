@@ -37,6 +37,7 @@ vp_addr slab_take(struct slabs *slabs, unsigned card, unsigned class, uint64_t b
     assert(i < slab->blocks);
     slab->taken[i / 64] |= UINT64_C(1) << i % 64;
     slab->asked[i] = (uint32_t)bytes;
+    slab->number[i] = segment_number_new();
     if (++slab->used == slab->blocks) list_remove(&slab->link);
     *from = slab;
     return slab->segment->base + ((uint64_t)i << slab->shift);
@@ -99,4 +100,10 @@ bool slab_block_at(const struct slab *slab, vp_addr address, vp_addr *start, uin
     *start = slab->segment->base + (i << slab->shift);
     *bytes = slab->asked[i];
     return true;
+}
+
+uint64_t slab_number_at(const struct slab *slab, vp_addr address)
+{
+    uint64_t i = (address - slab->segment->base) >> slab->shift;
+    return taken(slab, i) ? slab->number[i] : 0;
 }

@@ -17,7 +17,8 @@ struct slab {
     uint32_t shift;   /* log2 of the block size */
     uint32_t blocks, used;
     uint64_t taken[SLAB_MAX_BLOCKS / 64];
-    uint32_t asked[SLAB_MAX_BLOCKS]; /* bytes asked for, per block */
+    uint32_t asked[SLAB_MAX_BLOCKS];  /* bytes asked for, per block */
+    uint64_t number[SLAB_MAX_BLOCKS]; /* as a segment's */
 };
 
 struct slabs {
@@ -49,5 +50,6 @@ void slabs_destroy(struct slabs *slabs);
 
 /* Start and size of the taken block that holds an address; false: none. */
 bool slab_block_at(const struct slab *slab, vp_addr address, vp_addr *start, uint64_t *bytes);
+uint64_t slab_number_at(const struct slab *slab, vp_addr address); /* 0: none */
 
 #endif

@@ -301,8 +301,7 @@ CUresult pool_mem_info(vp_pool *pool, size_t *free_bytes, size_t *total_bytes)
     return CUDA_SUCCESS;
 }
 
-CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, size_t *bytes,
-                        unsigned *card)
+CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, struct pool_range *range)
 {
     if (!pool_owns(pool, address)) return CUDA_ERROR_NOT_FOUND;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -313,9 +312,8 @@ CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, s
     bool found =
         segment && (!segment->slab || slab_block_at(segment->slab, address, &start, &size));
     if (found && address - start < units_round_up(size, pool->page_bytes)) {
-        if (base) *base = start;
-        if (bytes) *bytes = size;
-        if (card) *card = segment->card;
+        uint64_t number = segment->slab ? slab_number_at(segment->slab, address) : segment->number;
+        *range = (struct pool_range){start, size, number, segment->card};
         result = CUDA_SUCCESS;
     }
     pool_unlock(pool);

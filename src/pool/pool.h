@@ -89,8 +89,13 @@ CUresult pool_op_leave(struct pool_op *op, CUresult result);
 CUresult pool_mem_alloc(vp_pool *pool, CUdeviceptr *address, size_t bytes);
 CUresult pool_mem_free(vp_pool *pool, CUdeviceptr address);
 CUresult pool_mem_info(vp_pool *pool, size_t *free_bytes, size_t *total_bytes);
-CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, size_t *bytes,
-                        unsigned *card);
+struct pool_range {
+    CUdeviceptr base;
+    size_t bytes;
+    uint64_t number; /* of the block: no other one in this process ever has the same */
+    unsigned card;
+};
+CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, struct pool_range *range);
 bool pool_owns(const vp_pool *pool, CUdeviceptr address);
 uint64_t pool_card_bytes(const vp_pool *pool, unsigned card); /* what cuDeviceTotalMem is to say */
 

@@ -384,6 +384,35 @@ static void what_the_program_asks_is_about_its_blocks(void **state)
     assert_true(total > BLOCKS * BLOCK_BYTES && free_bytes < total);
 }
 
+/* Programs key caches of registrations by it. */
+static uint64_t buffer_id(CUdeviceptr address)
+{
+    uint64_t id = 0;
+    CALL("cuPointerGetAttribute", (void *, int, CUdeviceptr),
+         (&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address));
+    return id;
+}
+
+static void a_buffer_id_is_never_used_twice(void **state)
+{
+    static const size_t sizes[] = {300, 1 << 20};
+    uint64_t seen[64];
+    unsigned count = 0, same = 0;
+    CUdeviceptr last = 0, address;
+    seen[count++] = buffer_id(block[0]);
+    assert_int_equal(buffer_id(block[0] + BLOCK_BYTES - 1), seen[0]);
+    for (unsigned i = 0; i < 16; i++) {
+        CALL("cuMemAlloc_v2", (CUdeviceptr *, size_t), (&address, sizes[i / 8]));
+        uint64_t id = buffer_id(address);
+        for (unsigned k = 0; k < count; k++) assert_int_not_equal(id, seen[k]);
+        seen[count++] = id;
+        same += address == last;
+        last = address;
+        CALL("cuMemFree_v2", (CUdeviceptr), (address));
+    }
+    assert_true(same > 0); /* addresses are */
+}
+
 static int start(void **state)
 {
     const char *text = getenv("SEED");
@@ -424,6 +453,7 @@ int main(void)
         cmocka_unit_test(every_form_leaves_the_right_bytes),
         cmocka_unit_test(the_pool_was_at_work),
         cmocka_unit_test(what_the_program_asks_is_about_its_blocks),
+        cmocka_unit_test(a_buffer_id_is_never_used_twice),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

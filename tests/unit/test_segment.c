@@ -65,6 +65,7 @@ static void a_freed_segment_serves_the_same_size_of_the_same_card(void **state)
 {
     struct segment *first = take(0, 3 * CHUNK);
     uint32_t generation = first->generation;
+    uint64_t number = first->number;
     first->chunks[1].state = CHUNK_RESIDENT; /* as it is, frames and all */
     rest(first);
     assert_null(segment_of(&segments, first->base));
@@ -74,6 +75,7 @@ static void a_freed_segment_serves_the_same_size_of_the_same_card(void **state)
     assert_ptr_equal(again, first);
     assert_int_equal(again->chunks[1].state, CHUNK_RESIDENT);
     assert_int_equal(again->generation, generation + 1);
+    assert_true(again->number > number); /* nobody else ever has the first one's */
 }
 
 static void what_is_on_the_move_or_lost_is_not_taken_over(void **state)

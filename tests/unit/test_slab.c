@@ -102,6 +102,21 @@ static void an_address_leads_to_its_block(void **state)
     assert_false(slab_block_at(slab, segments[0].base + PAGE, &start, &bytes));
 }
 
+/* The address is the same, the block is another one. */
+static void a_number_is_never_used_twice(void **state)
+{
+    struct slab *slab = slab_add(&slabs, &segments[0], 0, 2, PAGE), *from;
+    vp_addr first = slab_take(&slabs, 0, 2, 1500, &from), other = slab_take(&slabs, 0, 2, 9, &from);
+    uint64_t number = slab_number_at(slab, first + 1499);
+    assert_int_not_equal(number, 0);
+    assert_int_equal(slab_number_at(slab, first), number);
+    assert_int_not_equal(slab_number_at(slab, other), number);
+    slab_give(&slabs, slab, first);
+    assert_int_equal(slab_number_at(slab, first), 0);
+    assert_int_equal(slab_take(&slabs, 0, 2, 1500, &from), first);
+    assert_true(slab_number_at(slab, first) > number);
+}
+
 static void an_empty_slab_goes_and_its_descriptor_serves_again(void **state)
 {
     struct slab *slab = slab_add(&slabs, &segments[0], 0, 2, PAGE), *from;
@@ -148,6 +163,7 @@ int main(void)
         CASE(cards_and_classes_have_their_own),
         CASE(only_starts_of_taken_blocks_are_given_back),
         CASE(an_address_leads_to_its_block),
+        CASE(a_number_is_never_used_twice),
         CASE(an_empty_slab_goes_and_its_descriptor_serves_again),
         CASE(blocks_behave_like_a_set),
     };

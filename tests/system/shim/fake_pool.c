@@ -153,13 +153,11 @@ CUresult pool_mem_info(vp_pool *pool, size_t *free_bytes, size_t *total_bytes)
     return CUDA_SUCCESS;
 }
 
-CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, CUdeviceptr *base, size_t *bytes,
-                        unsigned *card)
+CUresult pool_mem_range(vp_pool *pool, CUdeviceptr address, struct pool_range *range)
 {
     if (!pool_owns(pool, address)) return CUDA_ERROR_NOT_FOUND;
-    *base = address / FAKE_BLOCK * FAKE_BLOCK;
-    *bytes = FAKE_BLOCK;
-    *card = 0;
+    CUdeviceptr base = address / FAKE_BLOCK * FAKE_BLOCK;
+    *range = (struct pool_range){base, FAKE_BLOCK, (base - FAKE_FIRST) / FAKE_BLOCK + 77, 0};
     return CUDA_SUCCESS;
 }
 
