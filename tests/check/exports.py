@@ -20,12 +20,12 @@ def exported(library):
 
 
 def listed(root):
-    """What the shim is to export: the driver's symbols, and the functions of vrampool.h."""
+    """What the shim is to export: the driver's symbols, the functions of vrampool.h, and dlopen."""
     with open(f"{root}/shim/symbols.txt", encoding="utf-8") as file:
         names = {line.split("#")[0].strip() for line in file} - {""}
     with open(f"{root}/include/vrampool.h", encoding="utf-8") as file:
         header = file.read()
-    return names | set(re.findall(r"^VP_API [^;]*?\b(vp_\w+)\(", header, re.MULTILINE))
+    return names | set(re.findall(r"^VP_API [^;]*?\b(vp_\w+)\(", header, re.MULTILINE)) | {"dlopen"}
 
 
 def shim_problems(root, shim):

@@ -24,10 +24,10 @@ def run(command, preload=FAKE_SHIM, **environment):
     return subprocess.run(command, env=clean, capture_output=True, text=True, timeout=30)
 
 
-def client(*steps, driver=RECORDER, **environment):
+def client(*steps, driver=RECORDER, name=None, **environment):
     if driver:
         environment["VRAMPOOL_DRIVER"] = driver
-    return run([CLIENT, "dlopen", *steps], **environment)
+    return run([CLIENT, f"dlopen:{name}" if name else "dlopen", *steps], **environment)
 
 
 class Bystanders(unittest.TestCase):
@@ -64,6 +64,42 @@ class Programs(unittest.TestCase):
     def test_that_are_linked_to_the_driver_get_the_shim(self):
         done = run([CLIENT, "init", "context", "alloc"], VRAMPOOL_DRIVER=RECORDER)
         self.assertEqual(done.stdout, "init 0\nalloc 0 pool\n", done.stderr)
+
+    def test_that_load_the_driver_by_another_name_get_the_shim(self):
+        for name in ("libcuda.so", "libcuda.so.999.9"):
+            done = client("init", "context", "alloc", name=name)
+            self.assertEqual(done.stdout, "init 0\nalloc 0 pool\n", done.stderr)
+
+    def test_that_load_the_driver_by_its_path_get_the_shim(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for file in ("libcuda.so", "libcuda.so.1", "libcuda.so.580.95.05"):
+                path = os.path.join(folder, file)
+                os.symlink(RECORDER, path)
+                done = client("init", "context", "alloc", name=path)
+                self.assertEqual(done.stdout, "init 0\nalloc 0 pool\n", done.stderr)
+
+    def test_names_that_are_not_the_drivers_are_left_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for file, status in (("libcuda.so.old", 0), ("libcudart.so", 0), ("libcuda.so.1", 4)):
+                path = os.path.join(folder, file)
+                if status == 0:
+                    os.symlink(RECORDER, path)
+                done = client("init", name=path)  # what is not there stays so
+                self.assertEqual(done.returncode, status, file)
+                self.assertEqual(done.stdout, "init 0\n" if status == 0 else "")
+            path = os.path.join(folder, "libcuda.so")
+            os.symlink(RECORDER, path)
+            done = client("init", "context", "alloc", name=path, VRAMPOOL="0")
+            self.assertEqual(done.stdout, "init 0\nalloc 0 driver\n", done.stderr)
+
+    def test_find_their_own_libraries(self):
+        for shim in (SHIM, FAKE_SHIM):
+            done = run([CLIENT, "dlopen", "plugin"], preload=shim, VRAMPOOL_DRIVER=RECORDER)
+            self.assertEqual(done.stdout, "plugin found\n", done.stderr)
+
+    def test_that_have_the_runtime_linked_in_get_the_shim(self):
+        done = client("init", "context", "runtime")
+        self.assertEqual(done.stdout, "init 0\nruntime 0 pool\n", done.stderr)
 
     def test_may_make_their_first_call_from_many_threads(self):
         done = client("threads")

@@ -1,10 +1,10 @@
 /* client: a program that uses the driver, in the ways that test_shim_process.py asks for. It prints
  * what calls return, one a line.
  *
- *     client [dlopen] STEP...
+ *     client [dlopen[:NAME]] STEP...
  *
- * With `dlopen` it loads libcuda.so.1 by name, as the runtime does; else it is bound to the one
- * that it was linked with. */
+ * With `dlopen` it loads libcuda.so.1 by name, as the runtime does, or NAME; else it is bound to
+ * the one that it was linked with. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -91,6 +91,27 @@ static void call_from_threads(void)
     printf("threads %u\n", good);
 }
 
+/* As a runtime linked into the program does it: all functions come from cuGetProcAddress. */
+static void alloc_by_runtime(void)
+{
+    CUresult (*find)(const char *, void **, int, uint64_t, int *) =
+        (CUresult(*)(const char *, void **, int, uint64_t, int *))dlsym(library,
+                                                                        "cuGetProcAddress_v2");
+    void *function = NULL;
+    int found = 0;
+    CUdeviceptr address = 0;
+    CUresult result = find("cuMemAlloc", &function, 12000, 0, &found);
+    if (result == 0) result = ((CUresult(*)(CUdeviceptr *, size_t))function)(&address, 4096);
+    printf("runtime %d %s\n", result, address ? "pool" : "driver");
+}
+
+/* A library that only this program's RUNPATH leads to. */
+static void open_plugin(void)
+{
+    void *plugin = dlopen("libplugin.so", RTLD_NOW);
+    printf("plugin %s\n", plugin ? (const char *)dlsym(plugin, "plugin_name") : dlerror());
+}
+
 static void step(const char *name)
 {
     int number = -1;
@@ -112,6 +133,10 @@ static void step(const char *name)
         the_recorder()->context = (void *)0xc0;
     } else if (strcmp(name, "alloc") == 0) {
         alloc("alloc");
+    } else if (strcmp(name, "runtime") == 0) {
+        alloc_by_runtime();
+    } else if (strcmp(name, "plugin") == 0) {
+        open_plugin();
     } else if (strcmp(name, "free") == 0) {
         printf("free %d\n", CALL(cuMemFree_v2)(0));
     } else if (strcmp(name, "fork") == 0) {
@@ -134,8 +159,9 @@ static void step(const char *name)
 int main(int count, char **arguments)
 {
     int first = 1;
-    if (count > 1 && strcmp(arguments[1], "dlopen") == 0) {
-        library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (count > 1 && strncmp(arguments[1], "dlopen", 6) == 0) {
+        const char *name = strchr(arguments[1], ':');
+        library = dlopen(name ? name + 1 : "libcuda.so.1", RTLD_NOW);
         if (!library) return 4;
         first++;
     }
