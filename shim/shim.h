@@ -17,8 +17,8 @@
  * concern it: errors stay the driver's. cuGetProcAddress hands out slots too (entry.c). With
  * VRAMPOOL=0 no wrapper is put in, and the library is one jump thick.
  *
- * What would escape a preload, libcuda by another of its names or by its path, is caught by a dlopen
- * of our own (dlopen.c). What does escape: dlmopen into another namespace. */
+ * What would escape a preload, libcuda by another of its names or by its path, is caught by our own
+ * dlopen (dlopen.c). What does escape: dlmopen into another namespace. */
 #ifndef SHIM_SHIM_H
 #define SHIM_SHIM_H
 
