@@ -22,6 +22,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 from measure import fingerprint, median, pool_counters  # noqa: E402
 
 MISSING = 77
+TURN_S = 30
 MODULES = ("training", "compiled", "models", "arrays", "pressure")
 
 
@@ -37,7 +38,7 @@ class Run:
         self.seconds, self.losses, self.extra = [], [], {}
         self.early = None  # the pool's counters after two steps
         self.held = contextlib.ExitStack()  # whose turn it is
-        self.started = None
+        self.started, self.turn_ends = None, float("inf")
 
     def size(self, large, small):
         return small if self.small else large
@@ -62,6 +63,7 @@ class Run:
         if len(self.losses) == 1 and self.turn:
             file = self.held.enter_context(open(self.turn, "a", encoding="utf-8"))
             fcntl.flock(file, fcntl.LOCK_EX)
+            self.turn_ends = time.perf_counter() + TURN_S
         self.wait()
         self.started = time.perf_counter()
 
@@ -70,6 +72,9 @@ class Run:
         self.wait()
         self.seconds.append(time.perf_counter() - self.started)
         self.losses.append(float(loss))
+        if time.perf_counter() > self.turn_ends:  # others wait
+            self.held.close()
+            self.extra["turn"] = "given up"
         if len(self.losses) == 2:
             self.early = pool_counters()
 

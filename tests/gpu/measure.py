@@ -2,6 +2,9 @@
 import ctypes
 import os
 import re
+import shutil
+import subprocess
+import tempfile
 
 HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include/vrampool.h")
 
@@ -34,6 +37,21 @@ def pool_counters():
     if pool:
         process.vp_stats_read(ctypes.c_void_p(pool), values)
     return dict(zip(names, values))
+
+
+def build_with_nvcc(source, *options):
+    """The program that a .cu file becomes, with the CUDA runtime linked in; kept in $TMPDIR."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    if not os.path.exists(nvcc):
+        raise ImportError("nvcc", name="nvcc")
+    name = os.path.basename(source)[:-len(".cu")]
+    program = os.path.join(tempfile.gettempdir(), f"{name}.{os.getuid()}")
+    if not os.path.exists(program) or os.path.getmtime(program) < os.path.getmtime(source):
+        own = f"{program}.{os.getpid()}"  # another process may be building it too
+        subprocess.run([nvcc, "-O2", "-cudart", "static", "-arch=native", *options, "-o", own,
+                        source], check=True)
+        os.rename(own, program)
+    return program
 
 
 def median(values):

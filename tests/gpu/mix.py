@@ -9,15 +9,15 @@ Usage: mix.py [--build FOLDER] [--budget SECONDS] [--only CASE,…] [--workers N
 
 Native runs each case twice. Where it does not repeat, the norms of the results must lie within
 native's own spread, or 1e-4. Expected failures are listed below with their reasons; one of them
-that succeeds is said, so that it can be struck out. Results are kept as checks.py says. Exit status
-0: all good.
+that succeeds is said, so that it can be struck out. Results are kept as checks.py says; the list of
+what was verified, with versions, is mix.md. Exit status 0: all good.
 """
 import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from checks import Failed, Skipped, last_line, main
+from checks import OUT, Failed, Skipped, last_line, main, verdict
 
 ORDER = "vu"
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mix_cases.py")
@@ -94,12 +94,26 @@ def verify(bench, name, native):
     judge(bench, "v", name, native.result().get(name), pooled.get(name), findings(status, err))
 
 
+def write_list(bench):
+    """mix.md: what was verified, with the versions."""
+    versions = bench.native.get("versions", {})
+    lines = [", ".join(f"{name} {version}" for name, version in versions.items()), "",
+             "| case | under --verify |", "|---|---|"]
+    for row in bench.rows:
+        if row["check"] == "v":
+            said = row.get("skipped") or row.get("expected") or row.get("said") or row.get("reason")
+            lines.append(f"| {row['name']} | {verdict(row)}{': ' + said if said else ''} |")
+    with open(os.path.join(OUT, "mix.md"), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
 def check_v(bench):
     wanted = names(bench)
     with ThreadPoolExecutor(bench.options.workers + 1) as workers:
         native = workers.submit(native_results, bench)
         for name in wanted:
             workers.submit(bench.attempt, "v", name, verify, name, native)
+    write_list(bench)
 
 
 def check_u(bench):

@@ -7,15 +7,17 @@ Runs the cases one after another and writes, for each, a fingerprint of its resu
 norms, or what it lacks. --twice runs each twice, to see whether it repeats to the last bit. A case
 that fails ends the program, with its name; with --twice the next one is run."""
 import argparse
+import importlib.metadata
 import json
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch  # noqa: E402
-from measure import fingerprint  # noqa: E402
+from measure import build_with_nvcc, fingerprint  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -507,6 +509,38 @@ def numba_kernel():
     return mix_kernels.numba_histogram()
 
 
+def runtime_case(name):
+    """A case of mix_runtime.cu, a process of its own, whose sum is compared."""
+    def run_it():
+        needs_card()
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mix_runtime.cu")
+        program = build_with_nvcc(source, "-rdc=true")
+        done = subprocess.run([program, name], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()[-300:]}")
+        return [torch.tensor(int(done.stdout), device=DEVICE)]
+    run_it.__name__ = name
+    return case(run_it)
+
+
+for runtime_name in ("device_launch", "pitched", "stream_ordered", "device_global",
+                     "texture_object", "registered_host"):
+    runtime_case(runtime_name)
+
+
+def versions():
+    """Of what the cases use, for the list of what was verified."""
+    found = {"torch": torch.__version__, "CUDA": torch.version.cuda,
+             "cuDNN": torch.backends.cudnn.version()}
+    for name in ("triton", "cupy", "numba", "nvidia-nccl-cu13", "nvidia-cublas", "nvidia-cufft",
+                 "nvidia-cusolver"):
+        try:
+            found[name] = importlib.metadata.version("cupy-cuda13x" if name == "cupy" else name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
 def reset():
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -538,7 +572,7 @@ def main():
     if options.list:
         print("\n".join(CASES))
         return
-    results = {}
+    results = {"versions": versions()} if options.twice else {}
     for name in options.cases or CASES:
         try:
             results[name] = run(name)

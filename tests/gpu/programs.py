@@ -100,7 +100,7 @@ def program(bench, name):
 
 
 def extra(result):
-    names = ("scale", "cards", "file_bytes", "caught", "message", "best")
+    names = ("turn", "scale", "cards", "file_bytes", "caught", "message", "best")
     return {name: result[name] for name in names if name in result}
 
 

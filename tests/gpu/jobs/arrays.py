@@ -5,6 +5,8 @@ import subprocess
 import zlib
 from functools import partial
 
+from measure import build_with_nvcc
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -116,17 +118,9 @@ def triton_job(run):
 def static_job(run):
     """arrays_static.cu, built here with the CUDA runtime linked into it, as a process of its own:
     it is timed by itself, and prints what it measured."""
-    program = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"arrays_static.{os.getuid()}")
-    source = os.path.join(HERE, "arrays_static.cu")
     if not run.card:
         raise ImportError("nvcc builds for a card", name="a card")
-    try:
-        if not os.path.exists(program) or os.path.getmtime(program) < os.path.getmtime(source):
-            subprocess.run(["nvcc", "-O2", "-cudart", "static", "-arch=native", "-o",
-                            f"{program}.{os.getpid()}", source], check=True)
-            os.rename(f"{program}.{os.getpid()}", program)
-    except FileNotFoundError as missing:
-        raise ImportError("nvcc", name="nvcc") from missing
+    program = build_with_nvcc(os.path.join(HERE, "arrays_static.cu"))
     run.wait = lambda: None
     run.begin()
     run.end(0)
