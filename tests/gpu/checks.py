@@ -102,7 +102,7 @@ class Bench:
             out, err = process.communicate()
             status = None
         with self.lock, open(os.path.join(OUT, "log.txt"), "a", encoding="utf-8") as log:
-            log.write(f"$ {' '.join(command)}\n{out[-200000:]}{err[-200000:]}"
+            log.write(f"$ {' '.join(command)}\n{out[-60000:]}{err[-60000:]}"
                       f"-- status {status}, {time.monotonic() - started:.1f} s\n\n")
         if status is None:
             raise Failed(f"took more than {limit_s:.0f} s; last words: {last_line(err)}")
