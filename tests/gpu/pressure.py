@@ -5,7 +5,8 @@ Usage: pressure.py [--build FOLDER] [--budget SECONDS] [CHECK…]
 
   q  what PyTorch says of its memory is native's; the driver's figures are the pool's
   f  12 GiB freed in pieces and asked for whole, 50 times; 10^5 random lifetimes at 94 % of the
-     limit, at least 97 % of which is usable; steps at 92 % of it with spikes to 108 %
+     limit, at least 97 % of which is usable; steps at 92 % of it with spikes to 108 %; all of the
+     card taken past the pool
   c  another program takes the whole card while a job runs: the job goes on, with native's results
   m  compute-sanitizer's memcheck has nothing to say of examples/train under the pool
 
@@ -81,6 +82,10 @@ def check_f(bench):
     bench.attempt("f", name, full, name,
                   ["--hbm", f"{whole}{letter}", "--host", f"{whole}{letter}"],
                   ["spikes", f"{whole}{letter}", str(steps)], int(1.07 * whole * unit))
+    name = "the card is taken past the pool"
+    bench.attempt("f", name, full, name, ["--hbm", f"{whole // 2}{letter}", "--host",
+                                          f"{whole}{letter}"],
+                  ["crowded", f"{whole // 3}{letter}", "2"], whole // 3 * unit)
     limit = 512 << 20 if small else 12 << 30
     name = f"{lives} lifetimes at 94 %, then filled up"
     bench.attempt("f", name, full, name,

@@ -1,18 +1,22 @@
-/* full: lives near the edge of the memory that there is, in the three ways that break allocators.
+/* full: lives near the edge of the memory that there is, in the ways that break allocators.
  *
  * Usage: full pieces BYTES ROUNDS   frees BYTES in pieces, in random order, and asks for it whole
  *        full lifetimes BYTES COUNT  COUNT blocks of random sizes and lives, at most BYTES at once
  *        full spikes BYTES STEPS     keeps 92 % of BYTES, which each step uses, and needs 108 %
+ *        full crowded BYTES ROUNDS   has half of BYTES when other memory of the card is taken, all
+ *                                    that the driver gives, past any pool; then wants all of BYTES
  *
  * What lives is marked by a kernel, a word every 64 KiB, and checked by another before it is freed.
  * `lifetimes` then fills up what is left. Prints a line of JSON: what was asked for and checked,
  * the most that lived, and the words that were wrong. Exit status 1: a word was wrong, or an
  * allocation failed that should not. It knows nothing of vrampool. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
+#include "driver/abi.h"
 #include "emu/emu_kernel.h"
 #include "gpu.h"
 
@@ -208,18 +212,60 @@ static void spikes(struct crowd *crowd, size_t bytes, unsigned steps)
     kill_all(crowd);
 }
 
+/* Takes memory as programs do that map it themselves: piece by piece, until there is no more. */
+static size_t take_card(CUmemGenericAllocationHandle *handles, size_t piece, unsigned *count)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+                       unsigned long long) =
+        library ? (CUresult(*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+                               unsigned long long))dlsym(library, "cuMemCreate")
+                : NULL;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    while (create && *count < MAX_BLOCKS && create(&handles[*count], piece, &prop, 0) == 0)
+        ++*count;
+    return *count * piece;
+}
+
+static void give_card(const CUmemGenericAllocationHandle *handles, unsigned count)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    CUresult (*release)(CUmemGenericAllocationHandle) =
+        library ? (CUresult(*)(CUmemGenericAllocationHandle))dlsym(library, "cuMemRelease") : NULL;
+    while (release && count) release(handles[--count]);
+}
+
+static void crowded(struct crowd *crowd, size_t bytes, unsigned rounds)
+{
+    static CUmemGenericAllocationHandle handles[MAX_BLOCKS];
+    size_t piece = PAGE * (1 + bytes / 64 / PAGE);
+    for (unsigned round = 0; round < rounds; round++) {
+        unsigned count = 0;
+        while (crowd->live_bytes < bytes / 2) birth(crowd, piece);
+        size_t taken = take_card(handles, piece, &count);
+        while (crowd->live_bytes < bytes) birth(crowd, piece);
+        for (unsigned i = 0; i < crowd->count; i++) check(crowd, &crowd->blocks[i]);
+        gpu_check(&crowd->gpu, crowd->gpu.cuCtxSynchronize(), "waiting, the card taken");
+        fprintf(stderr, "full: %zu bytes of the card were taken\n", taken);
+        give_card(handles, count);
+        kill_all(crowd);
+    }
+}
+
 int main(int count, char **words)
 {
     static struct crowd crowd = {.random = {SEED}};
     static const struct {
         const char *name;
         void (*run)(struct crowd *crowd, size_t bytes, unsigned number);
-    } ways[] = {{"pieces", pieces}, {"lifetimes", lifetimes}, {"spikes", spikes}};
+    } ways[] = {
+        {"pieces", pieces}, {"lifetimes", lifetimes}, {"spikes", spikes}, {"crowded", crowded}};
     size_t bytes = 0;
-    int way = 2;
+    int way = (int)(sizeof ways / sizeof *ways) - 1;
     while (way >= 0 && (count != 4 || strcmp(words[1], ways[way].name) != 0)) way--;
     if (way < 0 || !gpu_parse_bytes(words[2], &bytes) || bytes < 64 << 20) {
-        fprintf(stderr, "full pieces|lifetimes|spikes BYTES NUMBER, of at least 64M\n");
+        fprintf(stderr, "full pieces|lifetimes|spikes|crowded BYTES NUMBER, of at least 64M\n");
         return 2;
     }
     gpu_open(&crowd.gpu, "full", NULL);

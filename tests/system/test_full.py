@@ -55,6 +55,16 @@ class Full(unittest.TestCase):
         card = report["places"][0]
         self.assertGreaterEqual(card["peak_bytes"], 0.97 * card["capacity_bytes"])
 
+    def test_the_card_is_taken_by_others(self):
+        """The driver gives all of the card to who asks past the pool; the blocks go to the host."""
+        done, report = run(128, 256, "crowded", 192, 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["most_bytes"], 192 * MIB)
+        taken = [int(line.split()[1]) for line in done.stderr.splitlines() if "were taken" in line]
+        self.assertEqual(len(taken), 2)
+        self.assertGreaterEqual(min(taken), (1024 - 128) * MIB)
+        self.assertGreaterEqual(report["places"][1]["peak_bytes"], (192 - 128) * MIB)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
