@@ -212,43 +212,47 @@ static void spikes(struct crowd *crowd, size_t bytes, unsigned steps)
     kill_all(crowd);
 }
 
-/* Takes memory as programs do that map it themselves: piece by piece, until there is no more. */
-static size_t take_card(CUmemGenericAllocationHandle *handles, size_t piece, unsigned *count)
+/* The driver's calls for memory that programs map themselves. */
+typedef CUresult (*create_call)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+                                unsigned long long);
+typedef CUresult (*release_call)(CUmemGenericAllocationHandle);
+
+static void *find(const char *symbol)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
-                       unsigned long long) =
-        library ? (CUresult(*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
-                               unsigned long long))dlsym(library, "cuMemCreate")
-                : NULL;
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
-    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    while (create && *count < MAX_BLOCKS && create(&handles[*count], piece, &prop, 0) == 0)
-        ++*count;
-    return *count * piece;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *found = NULL;
+    if (library) found = dlsym(library, symbol);
+    if (found) return found;
+    fprintf(stderr, "full: the driver has no %s\n", symbol);
+    exit(1);
 }
 
-static void give_card(const CUmemGenericAllocationHandle *handles, unsigned count)
+/* Takes memory piece by piece until there is no more, and gives the last one back: the driver needs
+ * some for itself. Returns how many are left. */
+static unsigned take_card(CUmemGenericAllocationHandle *handles, size_t piece)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    CUresult (*release)(CUmemGenericAllocationHandle) =
-        library ? (CUresult(*)(CUmemGenericAllocationHandle))dlsym(library, "cuMemRelease") : NULL;
-    while (release && count) release(handles[--count]);
+    create_call create = (create_call)find("cuMemCreate");
+    release_call release = (release_call)find("cuMemRelease");
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    unsigned count = 0;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    while (count < MAX_BLOCKS && create(&handles[count], piece, &prop, 0) == CUDA_SUCCESS) count++;
+    if (count) release(handles[--count]);
+    return count;
 }
 
 static void crowded(struct crowd *crowd, size_t bytes, unsigned rounds)
 {
     static CUmemGenericAllocationHandle handles[MAX_BLOCKS];
+    release_call release = (release_call)find("cuMemRelease");
     size_t piece = PAGE * (1 + bytes / 64 / PAGE);
     for (unsigned round = 0; round < rounds; round++) {
-        unsigned count = 0;
         while (crowd->live_bytes < bytes / 2) birth(crowd, piece);
-        size_t taken = take_card(handles, piece, &count);
+        unsigned count = take_card(handles, piece);
         while (crowd->live_bytes < bytes) birth(crowd, piece);
         for (unsigned i = 0; i < crowd->count; i++) check(crowd, &crowd->blocks[i]);
         gpu_check(&crowd->gpu, crowd->gpu.cuCtxSynchronize(), "waiting, the card taken");
-        fprintf(stderr, "full: %zu bytes of the card were taken\n", taken);
-        give_card(handles, count);
+        fprintf(stderr, "full: %zu bytes of the card were taken\n", count * piece);
+        while (count) release(handles[--count]);
         kill_all(crowd);
     }
 }
