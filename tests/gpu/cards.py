@@ -148,10 +148,13 @@ def one_way(bench, name, pool, native, most_s):
                  moved_bytes=timed["report"]["moved_bytes"], report=timed["report"])
 
 
-def on_card(bench, card, report):
-    """The command for the job on one card alone."""
-    return [bench.tool("vrampool"), "run", "--compute", str(card), "--lend", "none", "--hbm", HBM,
-            "--host", HOST, "--log", "info", "--report", report, "--", sys.executable, JOB]
+def start_on_card(bench, card, *options):
+    """Starts the job on one card alone; its stderr has a line a step."""
+    command = [bench.tool("vrampool"), "run", "--lend", "none", "--hbm", HBM, "--host", HOST,
+               "--log", "info", "--", sys.executable, JOB, "--stats", "1", *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                            env={**os.environ, "CUDA_VISIBLE_DEVICES": str(card)},
+                            start_new_session=True)
 
 
 def wait_for(process, pattern, limit_s):
@@ -175,16 +178,11 @@ def check_k(bench):
     native = bench.native_job()
     other = 0 if bench.options.dry else 1
     path = bench.path("survivor.json")
-    victim = subprocess.Popen([*on_card(bench, other, bench.path("victim-report")), "--steps",
-                               "10000", "--stats", "1"], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, start_new_session=True)
+    victim = start_on_card(bench, other, "--steps", "10000")
     survivor = None
     try:
         wait_for(victim, rb"step 3:", 120)
-        command = [*on_card(bench, 0, bench.path("survivor-report")), *EQUAL_JOB, "--stats", "1",
-                   "--json", path]
-        survivor = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                    start_new_session=True)
+        survivor = start_on_card(bench, 0, *EQUAL_JOB, "--json", path)
         wait_for(survivor, rb"step 2:", 120)
         os.killpg(victim.pid, signal.SIGKILL)
         killed = time.monotonic()
