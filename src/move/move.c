@@ -127,7 +127,6 @@ static void shift_done(struct move *move, const struct move_action *action,
 {
     if (result->ok) {
         copy_queued(move, action, false);
-        if (result->ended) move_copy_ended(move, action->lane, NULL);
         return;
     }
     if (result->recalled)
@@ -156,7 +155,6 @@ static void copy_done(struct move *move, const struct move_action *action,
         if (!result->unchanged) move->counts.out_bytes += action->bytes;
         move->counts.clean_drops += leaves && result->unchanged;
         move->counts.early_copies += !leaves && !result->unchanged;
-        if (result->ended) move_copy_ended(move, action->lane, NULL);
         return;
     }
     if (result->recalled)

@@ -109,8 +109,7 @@ struct move_result {
     bool ok;
     int driver;     /* MARK: what the driver said */
     bool exhausted; /* MAKE: the place has no more memory */
-    bool ended;     /* COPY: it was waited for; */
-    bool recalled;  /* and broken off because an operation needs the chunk */
+    bool recalled;  /* COPY: it was broken off because an operation needs the chunk */
     bool unchanged; /* COPY: nothing was copied, `to` holds the data */
     bool intact;    /* COPY, failed: `to` holds what it held */
     bool digested;  /* MAP: a digest was queued behind the copy; COPY: of what left: */

@@ -25,7 +25,8 @@ enum {
     SAMPLE_AT_EASE = 128,
     SAMPLE_SPILLING = 8,
     POOL_MOVERS = 2,
-    AGE_GRAIN = 16, /* operations that count as one moment when ages are compared */
+    POOL_PIECES = 2, /* of a copy out, queued at once at most */
+    AGE_GRAIN = 16,  /* operations that count as one moment when ages are compared */
 };
 
 /* Ratios from 1 in tenths; the last holds all above. */
@@ -61,10 +62,15 @@ struct pool_lane {
     CUstream stream;
     CUevent events[MOVE_COPIES];
     uint64_t queued_ns[MOVE_COPIES]; /* for the timeline */
-    uint64_t piece_ns;               /* how long the last piece of a copy out took */
-    CUmodule module;                 /* that the lane is to unload */
-    CUfunction digest;               /* NULL: no digests are made in this lane (digest.c) */
-    struct digest *parts;            /* pinned: DIGEST_BLOCKS for each of MOVE_COPIES */
+    /* Of copies out (pieces.c): pieces so far, when the oldest on its way began, how long a whole
+     * one took last. */
+    unsigned pieces_queued, pieces_done;
+    CUevent piece_events[POOL_PIECES];
+    bool piece_is_whole[POOL_PIECES];
+    uint64_t piece_since_ns, piece_ns;
+    CUmodule module;      /* that the lane is to unload */
+    CUfunction digest;    /* NULL: no digests are made in this lane (digest.c) */
+    struct digest *parts; /* pinned: DIGEST_BLOCKS for each of MOVE_COPIES */
 };
 
 /* Something that should not be mapped, which the driver refused to unmap. */
@@ -226,8 +232,8 @@ bool pool_has_passed(vp_pool *pool, CUevent event);
  * for good the pool is lost. Lock not held. */
 void pool_drain_stream(vp_pool *pool, CUstream stream);
 
-/* pieces.c: copies what the action says, and waits for that, or until it is recalled: then what was
- * queued, *queued_bytes, has ended. Lock not held. */
+/* pieces.c: copies what the action says, until it is recalled; *queued_bytes: how much. If that is
+ * all the last piece may be on its way, else nothing is. Lock not held. */
 CUresult pieces_copy(vp_pool *pool, const struct move_action *action, vp_addr to, vp_addr from,
                      uint64_t *queued_bytes);
 

@@ -461,6 +461,8 @@ static vp_status make_lane(vp_pool *pool, struct pool_lane *lane)
     if (result != CUDA_SUCCESS) lane->stream = NULL;
     for (unsigned i = 0; i < MOVE_COPIES && result == CUDA_SUCCESS; i++)
         result = driver->cuEventCreate(&lane->events[i], CU_EVENT_DISABLE_TIMING);
+    for (unsigned i = 0; i < POOL_PIECES && result == CUDA_SUCCESS; i++)
+        result = driver->cuEventCreate(&lane->piece_events[i], CU_EVENT_DISABLE_TIMING);
     return result == CUDA_SUCCESS ? VP_OK
                                   : driver_failed(pool, "making the mover's streams", result);
 }
@@ -471,6 +473,8 @@ static void destroy_lane(vp_pool *pool, struct pool_lane *lane)
     if (lane->stream) pool_give_stream(pool, lane->stream);
     for (unsigned i = 0; i < MOVE_COPIES; i++)
         if (lane->events[i]) pool_give_event(pool, lane->events[i]);
+    for (unsigned i = 0; i < POOL_PIECES; i++)
+        if (lane->piece_events[i]) pool_give_event(pool, lane->piece_events[i]);
     memset(lane, 0, sizeof *lane);
 }
 

@@ -1,8 +1,9 @@
-/* Copies out, in pieces that follow each other without a gap.
+/* Copies out, in pieces that follow each other without a gap, also from one chunk to the next.
  *
  * Setting access to a mapping waits in the driver for copies to the host that are queued, 1 ms
  * where that is a whole chunk (measured), and an operation that needs the chunk need not wait for
- * the rest. So one piece is queued at a time, and the next one when that is about to end. */
+ * the rest. So one piece is queued at a time, and the next one when that is about to end. The last
+ * one is left on its way, like any copy: meanwhile it is decided what comes next. */
 #include "base/units.h"
 #include "pool/internal.h"
 
@@ -10,72 +11,86 @@
  */
 static const uint64_t piece_bytes = 8 * MIB, lead_ns = 15 * NS_PER_US;
 
-struct pieces {
+struct part {
     const struct move_action *action;
     struct pool_lane *lane;
     vp_addr to, from;
-    uint64_t at;           /* bytes queued */
-    unsigned queued, done; /* pieces */
-    uint64_t since_ns;     /* when the oldest one that is not done began */
+    uint64_t at; /* bytes queued */
 };
 
-static bool is_more(const struct pieces *pieces)
+static bool is_more(const struct part *part)
 {
-    return pieces->at < pieces->action->bytes &&
-           !atomic_load_explicit(&pieces->action->chunk->recalled, memory_order_relaxed);
+    return part->at < part->action->bytes &&
+           !atomic_load_explicit(&part->action->chunk->recalled, memory_order_relaxed);
 }
 
-static bool is_due(const vp_pool *pool, const struct pieces *pieces)
+static bool is_due(const vp_pool *pool, const struct pool_lane *lane)
 {
-    unsigned flying = pieces->queued - pieces->done;
+    unsigned flying = lane->pieces_queued - lane->pieces_done;
     if (flying != 1) return flying == 0;
-    uint64_t last_ns = pieces->lane->piece_ns;
-    return last_ns && pool_now_ns(pool) - pieces->since_ns + lead_ns >= last_ns;
+    return lane->piece_ns && pool_now_ns(pool) - lane->piece_since_ns + lead_ns >= lane->piece_ns;
 }
 
-static CUresult queue_piece(vp_pool *pool, struct pieces *pieces)
+static CUresult queue_piece(vp_pool *pool, struct part *part)
 {
-    uint64_t left = pieces->action->bytes - pieces->at;
+    struct pool_lane *lane = part->lane;
+    uint64_t left = part->action->bytes - part->at;
     uint64_t bytes = left < piece_bytes ? left : piece_bytes;
-    CUstream stream = pieces->lane->stream;
-    CUresult result = pool->driver->cuMemcpyAsync(pieces->to + pieces->at,
-                                                  pieces->from + pieces->at, bytes, stream);
+    CUresult result = pool->driver->cuMemcpyAsync(part->to + part->at, part->from + part->at, bytes,
+                                                  lane->stream);
     if (result != CUDA_SUCCESS) return result;
-    if (pieces->queued == pieces->done) pieces->since_ns = pool_now_ns(pool);
-    pieces->at += bytes;
-    return pool->driver->cuEventRecord(pieces->lane->events[pieces->queued++ % 2], stream);
+    if (lane->pieces_queued == lane->pieces_done) lane->piece_since_ns = pool_now_ns(pool);
+    part->at += bytes;
+    unsigned slot = lane->pieces_queued++ % POOL_PIECES;
+    lane->piece_is_whole[slot] = bytes == piece_bytes;
+    return pool->driver->cuEventRecord(lane->piece_events[slot], lane->stream);
 }
 
-static void note_done(const vp_pool *pool, struct pieces *pieces)
+/* Looks whether the oldest piece on its way has ended. Not `timely`: it was not looked for
+ * in time to say how long it took. */
+static CUresult poll_piece(vp_pool *pool, struct pool_lane *lane, bool timely)
 {
+    unsigned slot = lane->pieces_done % POOL_PIECES;
+    CUresult result = pool->driver->cuEventQuery(lane->piece_events[slot]);
+    if (result != CUDA_SUCCESS) return result;
     uint64_t now_ns = pool_now_ns(pool);
-    pieces->done++;
-    if (pieces->done * piece_bytes <= pieces->action->bytes) /* a whole one */
-        pieces->lane->piece_ns = now_ns - pieces->since_ns;
-    pieces->since_ns = now_ns;
+    if (timely && lane->piece_is_whole[slot]) lane->piece_ns = now_ns - lane->piece_since_ns;
+    lane->piece_since_ns = now_ns;
+    lane->pieces_done++;
+    return CUDA_SUCCESS;
+}
+
+static bool flies(const struct pool_lane *lane)
+{
+    return lane->pieces_queued != lane->pieces_done;
+}
+
+/* Queues the next piece if it is time, else waits a moment. */
+static CUresult go_on(vp_pool *pool, struct part *part)
+{
+    if (is_more(part) && is_due(pool, part->lane)) return queue_piece(pool, part);
+    CUresult result = poll_piece(pool, part->lane, true);
+    if (result != CUDA_ERROR_NOT_READY) return result;
+    pool_pause(pool);
+    return CUDA_SUCCESS;
 }
 
 CUresult pieces_copy(vp_pool *pool, const struct move_action *action, vp_addr to, vp_addr from,
                      uint64_t *queued_bytes)
 {
-    struct pieces pieces = {
+    struct part part = {
         .action = action, .lane = &pool->lanes[action->lane], .to = to, .from = from};
+    struct pool_lane *lane = part.lane;
     CUresult result = CUDA_SUCCESS;
-    while (is_more(&pieces) || pieces.queued > pieces.done) {
-        if (is_more(&pieces) && is_due(pool, &pieces)) {
-            result = queue_piece(pool, &pieces);
-            if (result != CUDA_SUCCESS) break;
-            continue;
-        }
-        result = pool->driver->cuEventQuery(pieces.lane->events[pieces.done % 2]);
-        if (result == CUDA_SUCCESS)
-            note_done(pool, &pieces);
-        else if (result == CUDA_ERROR_NOT_READY)
-            pool_pause(pool);
-        else
-            break;
+    while (flies(lane) && result == CUDA_SUCCESS) result = poll_piece(pool, lane, false);
+    if (result == CUDA_ERROR_NOT_READY) result = CUDA_SUCCESS;
+    while (result == CUDA_SUCCESS && is_more(&part)) result = go_on(pool, &part);
+    bool recalled = part.at < action->bytes;
+    while (result == CUDA_SUCCESS && recalled && flies(lane)) result = go_on(pool, &part);
+    if (result != CUDA_SUCCESS) {
+        pool_drain_stream(pool, lane->stream);
+        lane->pieces_done = lane->pieces_queued;
     }
-    if (result != CUDA_SUCCESS) pool_drain_stream(pool, pieces.lane->stream);
-    *queued_bytes = pieces.at;
+    *queued_bytes = part.at;
     return result;
 }

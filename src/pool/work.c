@@ -263,6 +263,15 @@ static vp_addr reach(const struct move_action *action, const struct frame *frame
     return frame->alias ? frame->alias : action->address;
 }
 
+/* The copy is queued: from now on its event tells of its end. Where it cannot, that is here. */
+static void record_end(vp_pool *pool, const struct move_action *action)
+{
+    const struct pool_lane *lane = &pool->lanes[action->lane];
+    CUevent event = lane->events[action->ticket % MOVE_COPIES];
+    if (pool->driver->cuEventRecord(event, lane->stream) != CUDA_SUCCESS)
+        pool_drain_stream(pool, lane->stream);
+}
+
 static CUresult queue_copy(vp_pool *pool, const struct move_action *action,
                            struct move_result *queued, struct measure_sample *sample)
 {
@@ -274,11 +283,7 @@ static CUresult queue_copy(vp_pool *pool, const struct move_action *action,
     if (result != CUDA_SUCCESS) return result;
     queued->digested =
         action->digest && digest_queue(pool, action->lane, action->ticket, to, action->bytes);
-    CUevent event = lane->events[action->ticket % MOVE_COPIES];
-    result = pool->driver->cuEventRecord(event, lane->stream);
-    if (result == CUDA_SUCCESS) return result;
-    /* The copy is queued, and nothing would tell of its end: so it ends here. */
-    pool_drain_stream(pool, lane->stream);
+    record_end(pool, action);
     return CUDA_SUCCESS;
 }
 
@@ -337,7 +342,8 @@ static void do_copy(vp_pool *pool, const struct move_action *action, struct move
     result->intact = queued_bytes == 0;
     bool whole = result->unchanged || queued_bytes == action->bytes;
     result->recalled = done == CUDA_SUCCESS && !whole;
-    result->ok = result->ended = done == CUDA_SUCCESS && whole;
+    result->ok = done == CUDA_SUCCESS && whole;
+    if (result->ok) record_end(pool, action);
 }
 
 static void do_map(vp_pool *pool, const struct move_action *action, struct move_result *result,

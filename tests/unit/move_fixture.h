@@ -78,6 +78,15 @@ static inline void done(const struct move_action *action, struct move_result res
     assert_true(frame_table_is_valid(&frames));
 }
 
+static inline void copies_end(void);
+
+/* The same, and what was copied has ended. */
+static inline void done_and_ended(const struct move_action *action, struct move_result result)
+{
+    done(action, result);
+    copies_end();
+}
+
 /* It went well. */
 static inline void succeed(const struct move_action *action)
 {

@@ -38,9 +38,8 @@ static void what_is_found_as_it_came_is_not_copied(void **state)
     assert_true(copy.check);
     assert_ptr_equal(copy.to, backup);
     assert_memory_equal(&copy.expected, &some, sizeof some);
-    done(&copy,
-         (struct move_result){
-             .ok = true, .ended = true, .unchanged = true, .digested = true, .digest = some});
+    done_and_ended(&copy, (struct move_result){
+                              .ok = true, .unchanged = true, .digested = true, .digest = some});
     go(MOVE_DO_UNMAP);
     assert_int_equal(state_of(segment), CHUNK_ABSENT);
     assert_ptr_equal(segment->chunks[0].frame, backup);
@@ -53,8 +52,8 @@ static void what_has_changed_is_copied(void **state)
 {
     struct segment *segment = come_back();
     struct move_action copy = send_away(segment);
-    done(&copy,
-         (struct move_result){.ok = true, .ended = true, .digested = true, .digest = other_digest});
+    done_and_ended(&copy,
+                   (struct move_result){.ok = true, .digested = true, .digest = other_digest});
     assert_int_equal(move.counts.clean_drops, 0);
     assert_memory_equal(&segment->chunks[0].digest, &other_digest, sizeof other_digest);
     go(MOVE_DO_UNMAP);
@@ -124,8 +123,8 @@ static void what_always_changes_is_seldom_checked(void **state)
     for (unsigned i = 0; i < trips; i++) {
         struct move_action copy = send_away(segment);
         checks += copy.check;
-        done(&copy, (struct move_result){
-                        .ok = true, .ended = true, .digested = copy.check, .digest = other_digest});
+        done_and_ended(&copy, (struct move_result){
+                                  .ok = true, .digested = copy.check, .digest = other_digest});
         go(MOVE_DO_UNMAP);
         run(segment);
     }
@@ -154,7 +153,7 @@ static void what_was_copied_early_leaves_without_a_copy(void **state)
     struct move_action copy = copy_early(segment);
     assert_false(copy.check);                     /* there is nothing to compare with */
     assert_int_equal(move.coming_pages[home], 0); /* its frame will not be free */
-    done(&copy, (struct move_result){.ok = true, .ended = true, .digested = true, .digest = some});
+    done_and_ended(&copy, (struct move_result){.ok = true, .digested = true, .digest = some});
     assert_int_equal(state_of(segment), CHUNK_RESIDENT);
     assert_ptr_equal(segment->chunks[0].backup, copy.to);
     assert_int_equal(move.counts.early_copies, 1);
@@ -170,12 +169,12 @@ static void what_was_copied_early_is_copied_again_if_it_changed(void **state)
     struct segment *segment = come_back();
     struct move_action copy = copy_early(segment);
     assert_true(copy.check); /* with what it left behind */
-    done(&copy,
-         (struct move_result){.ok = true, .ended = true, .digested = true, .digest = other_digest});
+    done_and_ended(&copy,
+                   (struct move_result){.ok = true, .digested = true, .digest = other_digest});
     assert_memory_equal(&segment->chunks[0].digest, &other_digest, sizeof other_digest);
     copy = send_away(segment);
     assert_memory_equal(&copy.expected, &other_digest, sizeof other_digest);
-    done(&copy, (struct move_result){.ok = true, .ended = true, .digested = true, .digest = some});
+    done_and_ended(&copy, (struct move_result){.ok = true, .digested = true, .digest = some});
     assert_int_equal(move.counts.clean_drops, 0);
     assert_int_equal(move.coverage[CHUNK_LEAVING][MOVE_SAME], 0);
 }
@@ -201,7 +200,7 @@ static void a_copy_made_early_is_nothing_without_a_digest(void **state)
     struct segment *segment = take(1);
     run(segment);
     struct move_action copy = copy_early(segment);
-    done(&copy, (struct move_result){.ok = true, .ended = true});
+    done_and_ended(&copy, (struct move_result){.ok = true});
     assert_int_equal(state_of(segment), CHUNK_RESIDENT);
     assert_null(segment->chunks[0].backup);
 }

@@ -425,7 +425,7 @@ static void copies_out_are_left_to_who_copies(void **state)
     nothing_to_do(MOVE_WORKER_MAPS);
     assert_true(move_next(&move, MOVE_WORKER_COPIES, &action));
     assert_int_equal(action.kind, MOVE_DO_COPY);
-    done(&action, (struct move_result){.ok = true, .ended = true}); /* it was waited for */
+    done_and_ended(&action, (struct move_result){.ok = true});
     assert_true(move_next(&move, MOVE_WORKER_MAPS, &action));
     assert_int_equal(action.kind, MOVE_DO_UNMAP);
     succeed(&action);

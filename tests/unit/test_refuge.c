@@ -162,7 +162,7 @@ static void a_guest_that_dies_meanwhile_is_forgotten(void **state)
     struct move_action copy = shift_of(&op, gone[0]);
     segment_rest(&segments, gone[0]);
     move_forget_dead(&move, gone[0]);
-    done(&copy, (struct move_result){.ok = true, .ended = true});
+    done_and_ended(&copy, (struct move_result){.ok = true});
     assert_int_equal(state_of(gone[0]), CHUNK_EMPTY);
     assert_int_equal(gone[0]->state, SEGMENT_BARE);
     assert_int_equal(frames.place[host].used_pages, 0);
