@@ -13,6 +13,7 @@ import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch  # noqa: E402
 from gpt_model import GPT  # noqa: E402
@@ -104,6 +105,8 @@ def main():
     parser.add_argument("--json", required=True)
     path = parser.parse_args().json
     torch.manual_seed(0)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
     exact, kept = {}, {"device": {}, "reserved": {}}
 
     def note(when):
