@@ -36,6 +36,15 @@ static bool attribute(const struct driver *driver, CUdevice device, int which, i
     return driver->cuDeviceGetAttribute(value, which, device) == CUDA_SUCCESS;
 }
 
+static bool has_native_atomics(const struct driver *driver, CUdevice device, CUdevice peer)
+{
+    int native = 0;
+    return driver->cuDeviceGetP2PAttribute &&
+           driver->cuDeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                           device, peer) == CUDA_SUCCESS &&
+           native;
+}
+
 static void ask_peers(const struct driver *driver, struct info *info)
 {
     for (unsigned from = 0; from < info->cards; from++) {
@@ -44,8 +53,10 @@ static void ask_peers(const struct driver *driver, struct info *info)
             int can = 0;
             if (from == to || driver->cuDeviceGet(&device, (int)from) != CUDA_SUCCESS) continue;
             if (driver->cuDeviceGet(&peer, (int)to) != CUDA_SUCCESS) continue;
-            if (driver->cuDeviceCanAccessPeer(&can, device, peer) == CUDA_SUCCESS && can)
-                info->card[from].peers |= UINT32_C(1) << to;
+            if (driver->cuDeviceCanAccessPeer(&can, device, peer) != CUDA_SUCCESS || !can) continue;
+            info->card[from].peers |= UINT32_C(1) << to;
+            if (has_native_atomics(driver, device, peer))
+                info->card[from].in_place |= UINT32_C(1) << to;
         }
     }
 }

@@ -16,7 +16,8 @@ struct info_card {
     int compute_major, compute_minor;
     bool vmm;           /* memory can be mapped piece by piece: needed */
     bool host_numa_vmm; /* host memory of a NUMA node can be mapped for it */
-    uint32_t peers;     /* bit i: it can use card i's memory in place */
+    uint32_t peers;     /* bit i: it reaches card i's memory, */
+    uint32_t in_place;  /* and kernels may use it there: atomics work as they do at home */
     bool usable;
 };
 

@@ -24,6 +24,16 @@ static void print_row(const char *name, uint64_t total_bytes, uint64_t free_byte
            size(poolable_bytes, poolable), what);
 }
 
+/* What a card can do with the memory of others. */
+static const char *peers_text(const struct info *info, const struct info_card *card)
+{
+    if (info->cards < 2) return "";
+    if (!card->peers) return ", no peer access";
+    if (card->in_place == card->peers) return ", peer access";
+    return card->in_place ? ", peer access, to some without native atomics (keeps data there only)"
+                          : ", peer access without native atomics (keeps data there only)";
+}
+
 static void print_places(const struct info *info)
 {
     uint64_t all_bytes = 0;
@@ -32,10 +42,10 @@ static void print_places(const struct info *info)
     for (unsigned i = 0; i < info->cards; i++) {
         const struct info_card *card = &info->card[i];
         uint64_t poolable_bytes = card->usable ? card->free_bytes : 0;
-        char name[16], what[192];
+        char name[16], what[256];
         snprintf(name, sizeof name, "card%u", i);
-        snprintf(what, sizeof what, "%s, compute %d.%d, %s", card->model, card->compute_major,
-                 card->compute_minor, card->peers ? "peer access" : "no peer access");
+        snprintf(what, sizeof what, "%s, compute %d.%d%s", card->model, card->compute_major,
+                 card->compute_minor, peers_text(info, card));
         print_row(name, card->total_bytes, card->free_bytes, poolable_bytes, what);
         all_bytes += poolable_bytes;
     }
@@ -86,21 +96,27 @@ static json_t *json_driver(const struct info *info)
                      *version ? version : NULL, "works", info->driver_works);
 }
 
+static json_t *json_cards(uint32_t cards)
+{
+    json_t *list = json_array();
+    for (; cards; cards &= cards - 1)
+        json_array_append_new(list, json_integer(__builtin_ctz(cards)));
+    return list;
+}
+
 static json_t *json_card(const struct info *info, unsigned number)
 {
     const struct info_card *card = &info->card[number];
     char name[16], compute[32];
     snprintf(name, sizeof name, "card%u", number);
     snprintf(compute, sizeof compute, "%d.%d", card->compute_major, card->compute_minor);
-    json_t *peers = json_array();
-    for (unsigned i = 0; i < info->cards; i++)
-        if (card->peers >> i & 1) json_array_append_new(peers, json_integer(i));
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:b, s:b, s:o}", "name", name,
-                     "kind", "card", "model", card->model, "compute_capability", compute,
-                     "total_bytes", json_bytes(card->total_bytes), "free_bytes",
-                     json_bytes(card->free_bytes), "poolable_bytes",
-                     json_bytes(card->usable ? card->free_bytes : 0), "usable", card->usable, "vmm",
-                     card->vmm, "host_numa_vmm", card->host_numa_vmm, "peers", peers);
+    json_t *peers = json_cards(card->peers), *in_place = json_cards(card->in_place);
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:b, s:b, s:o, s:o}", "name", name, "kind",
+        "card", "model", card->model, "compute_capability", compute, "total_bytes",
+        json_bytes(card->total_bytes), "free_bytes", json_bytes(card->free_bytes), "poolable_bytes",
+        json_bytes(card->usable ? card->free_bytes : 0), "usable", card->usable, "vmm", card->vmm,
+        "host_numa_vmm", card->host_numa_vmm, "peers", peers, "peers_in_place", in_place);
 }
 
 static json_t *json_host(const struct info *info)

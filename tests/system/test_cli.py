@@ -284,11 +284,24 @@ class Info(unittest.TestCase):
             self.assertEqual(place["total_bytes"], 24 << 20)
             self.assertTrue(place["usable"] and place["vmm"])
             self.assertEqual(len(place["peers"]), 7)
+            self.assertEqual(place["peers_in_place"], place["peers"])
         self.assertEqual(places[8]["poolable_bytes"], 96 << 20)
         self.assertTrue(places[8]["usable"])
         text = vrampool("info", "--emulate", "8x24M").stdout
         self.assertIn("machine  8x24M (emulated)", text)
         self.assertIn("card7", text)
+
+    def test_what_peers_are_good_for_is_said(self):
+        for machine, peers, in_place, text in (
+                ("rtx4090-8@24M", 0, 0, "no peer access"),
+                ("rtx4090-8-p2p@24M", 7, 0, "peer access without native atomics"),
+                ("double-cube-8x24@24M", 7, 7, "peer access")):
+            with self.subTest(machine):
+                done = vrampool("info", "--json", "--emulate", machine)
+                card = json.loads(done.stdout)["places"][0]
+                self.assertEqual(len(card["peers"]), peers)
+                self.assertEqual(len(card["peers_in_place"]), in_place)
+                self.assertIn(text, vrampool("info", "--emulate", machine).stdout)
 
 
 if __name__ == "__main__":
