@@ -348,7 +348,8 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
         if (!move->refuges[card] || move->lanes[2 * card + 1].busy) continue;
         uint32_t frontier = find_frontier(move, card);
         uint32_t least = move->foresight.following->op_count / BEYOND_PART;
-        if (frontier != UINT32_MAX && refuge_send_guest_on(move, card, action) == FOUND_ACTION)
+        if (frontier != UINT32_MAX && refuge_is_crowded(move, card) &&
+            refuge_send_guest_on(move, card, action) == FOUND_ACTION)
             return true;
         struct furthest live = {0};
         if (frontier != UINT32_MAX) live = find_furthest(move, card, STANDING_LIVE);

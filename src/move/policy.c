@@ -419,9 +419,10 @@ static bool next_spare(struct move *move, struct move_action *action)
         unsigned home = move->home[card];
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home];
         if (room >= move->low_pages[card]) continue;
-        if (refuge_send_guest_on(move, card, action) == FOUND_ACTION) return true;
-        if (refuge_has_guests(move, card)) continue;
-        if (policy_evict(move, card, action) == FOUND_ACTION) return true;
+        enum found guest = FOUND_NOTHING;
+        if (refuge_is_crowded(move, card)) guest = refuge_send_guest_on(move, card, action);
+        if (guest == FOUND_NOTHING) guest = policy_evict(move, card, action);
+        if (guest == FOUND_ACTION) return true;
     }
     return false;
 }

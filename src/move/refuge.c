@@ -194,7 +194,7 @@ enum found refuge_send_guest_on(struct move *move, unsigned card, struct move_ac
 {
     unsigned home = move->home[card];
     enum found all = FOUND_NOTHING;
-    if (!refuge_has_guests(move, card)) return FOUND_NOTHING;
+    if (!move->guest_pages[home]) return FOUND_NOTHING;
     move->closed_until[home] = move->order->endings + REFUGE_CLOSED_ENDINGS;
     for (unsigned owner = 0; owner < VP_MAX_CARDS; owner++) {
         if (owner == card || !computes(move, owner)) continue;

@@ -46,10 +46,13 @@ unsigned refuge_lane(const struct move *move, const struct chunk *chunk);
 /* The card needs memory at home: sends one guest on. */
 enum found refuge_send_guest_on(struct move *move, unsigned card, struct move_action *action);
 
-/* Whether guests lie in the card's memory, and it runs short of some for itself. */
-static inline bool refuge_has_guests(const struct move *move, unsigned card)
+/* Whether all that lives for the card does not fit its memory beside the guests there, and what it
+ * keeps ready. */
+static inline bool refuge_is_crowded(const struct move *move, unsigned card)
 {
-    return move->guest_pages[move->home[card]] != 0;
+    uint64_t guests = move->guest_pages[move->home[card]];
+    uint64_t kept = move->segments->card_pages[card] + move->low_pages[card];
+    return guests && kept + guests > move->frames->place[move->home[card]].capacity_pages;
 }
 
 /* An absent chunk that is to be used, and lies where it cannot be: moves it to where it can. */
