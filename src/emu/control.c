@@ -190,6 +190,7 @@ static vp_status open_locked(const struct emu_options *options)
     e->address_cursor = EMU_ADDRESS_FIRST;
     e->callbacks_last = &e->callbacks;
     links_open();
+    e->cards_hash = cards_hash();
     for (unsigned i = 0; i < EMU_MAX_THREADS; i++) e->threads[i].index = i;
     e->scratch = calloc(1, EMU_SCRATCH_BYTES + 64);
     assert(e->scratch);

@@ -372,12 +372,26 @@ CUresult do_cuDeviceGetName(char *name, int len, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+/* Of the machine as it was opened: cards of another one, or of one with other links, are others. */
+uint64_t cards_hash(void)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (unsigned from = 0; from <= emu.machine.cards; from++) {
+        for (unsigned to = 0; to <= emu.machine.cards; to++) {
+            uint64_t word = (uint64_t)(1e6 * emu.machine.path[from][to].gbps);
+            hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+            hash ^= hash >> 29;
+        }
+    }
+    return hash;
+}
+
 CUresult do_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
     if (!uuid) return CUDA_ERROR_INVALID_VALUE;
     if (!card_is_valid(device)) return CUDA_ERROR_INVALID_DEVICE;
-    memcpy(uuid->bytes, "vrampool-emu", 12);
-    memset(uuid->bytes + 12, 0, 4);
+    memcpy(uuid->bytes, "emulate", 7);
+    memcpy(uuid->bytes + 7, &emu.cards_hash, sizeof emu.cards_hash);
     uuid->bytes[15] = (char)device;
     return CUDA_SUCCESS;
 }

@@ -206,6 +206,7 @@ void event_release(struct event *event);
 void context_lose(struct context *context, CUresult error);
 void device_close(void);
 bool card_is_valid(CUdevice device);
+uint64_t cards_hash(void);
 
 /* ---- Operations ---- */
 
@@ -441,6 +442,7 @@ struct emulator {
     uint64_t epoch;
     struct emu_options options;
     struct machine machine;
+    uint64_t cards_hash; /* what its cards are known by */
     struct random random;
 
     struct host_thread threads[EMU_MAX_THREADS];

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "machine/host.h"
+#include "pool/probe.h"
 
 enum { CHUNKS_OF_A_CARD = 12, CHUNK_PAGES_MOST = FRAME_MAX_PAGES, MOST_RESERVE_PART = 6 };
 
@@ -485,6 +486,7 @@ vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context)
     vp_status status = make_lane(pool, &in);
     if (status == VP_OK) status = make_lane(pool, &out);
     if (status == VP_OK) digest_open(pool, &in, &out);
+    if (status == VP_OK) probe_card(pool, card, out.stream);
     pool_lock(pool);
     bool first = status == VP_OK && !pool->context[card];
     if (first) {

@@ -97,6 +97,36 @@ class Train(unittest.TestCase):
         self.assertIn("; the link between card0 and card1 is lost, the link between card0 and "
                       "card2 has 2 of 4 lanes, card4 passes on nothing to other cards", last)
 
+    def test_the_fastest_cards_come_first_and_are_known_next_time(self):
+        """Links from card 0 to its neighbours 1 and 2 are dead from the start: 3 and 4 are nearer.
+        What was measured is kept, and a damaged file is as good as none."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "r.json")
+
+            def measured():
+                done = run("--emulate", "double-cube-8x24@48M", "--report", path, "--log", "debug",
+                           XDG_RUNTIME_DIR=folder,
+                           VRAMPOOL_EMU_LOSE="link:0-1@0ns,link:0-2@0ns")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stdout, self.expected)
+                with open(path, encoding="utf-8") as file:
+                    places = json.load(file)["places"]
+                peaks = {place["name"]: place["peak_bytes"] for place in places}
+                self.assertGreater(min(peaks["card3"], peaks["card4"]), 40 * MIB, peaks)
+                self.assertLess(peaks["card2"], 40 * MIB, peaks)
+                self.assertEqual(peaks["card7"] + peaks["host0"], 0, peaks)
+                return "the links of card0 were measured" in done.stderr
+
+            self.assertTrue(measured())
+            self.assertFalse(measured())
+            kept = [os.path.join(folder, "vrampool", name)
+                    for name in os.listdir(os.path.join(folder, "vrampool"))]
+            self.assertEqual(len(kept), 1)
+            with open(kept[0], "r+", encoding="utf-8") as file:
+                file.write("vrampool rates 2")
+            self.assertTrue(measured())
+            self.assertFalse(measured())
+
     def test_the_page_tells_of_lost_links(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "r.html")
