@@ -73,6 +73,10 @@ struct prediction {
     struct sim_translation translation;
 };
 
+/* `card3` or `host0`, into text. */
+const char *sim_refuge_name(const struct prediction *prediction, uint32_t refuge, char *text,
+                            size_t size);
+
 void sim_print_table(const struct prediction *prediction);
 
 /* Prints JSON; docs/simulation.md has the fields. */

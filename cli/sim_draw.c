@@ -12,14 +12,15 @@
 enum {
     WIDTH = 1000,
     LEFT = 90,
-    RIGHT = 30,
+    RIGHT = 46,
     TOP = 92,
     LEGEND = 64, /* its middle */
     SWATCH = 12,
     CURVE = 300, /* height of the curve */
-    LANE = 34,   /* height of a lane */
+    LANE = 44,   /* height of a lane */
     LANE_GAP = 14,
     AXIS = 40,
+    STRIP_TEXT = 10, /* largest size of a strip's name */
     LANES = 3,
     HEIGHT = TOP + CURVE + LANES * (LANE + LANE_GAP) + AXIS,
     TICKS = 8,
@@ -29,7 +30,7 @@ static const char style[] =
     "text{font:13px system-ui,sans-serif;fill:#333}.t{font-size:16px;font-weight:600}"
     ".g{stroke:#ddd}.limit{stroke:#b00;stroke-dasharray:5 4}.held{fill:#7fa8d9}"
     ".spare{fill:#dbe6f4}.in{fill:#2f7d4f}.out{fill:#c2571a}.save{fill:#e0a060}"
-    ".lane{fill:#f4f4f4}.run{fill:#5b6b7d}";
+    ".lane{fill:#f4f4f4}.run{fill:#5b6b7d}.s{fill:#777}";
 
 struct canvas {
     FILE *file;
@@ -110,29 +111,61 @@ static int begin_lane(const struct canvas *canvas, int number, const char *name)
     return y;
 }
 
-static void draw_box(const struct canvas *canvas, const char *class, int y, uint64_t start_ns,
-                     uint64_t end_ns)
+static void draw_box(const struct canvas *canvas, const char *class, double y, double height,
+                     uint64_t start_ns, uint64_t end_ns)
 {
     double x = x_at(canvas, start_ns), end = x_at(canvas, end_ns);
-    fprintf(canvas->file, "<rect class='%s' x='%.2f' y='%d' width='%.2f' height='%d'/>\n", class, x,
-            y, end - x > 0.4 ? end - x - 0.15 : 0.25, LANE);
+    fprintf(canvas->file, "<rect class='%s' x='%.2f' y='%.1f' width='%.2f' height='%.1f'/>\n",
+            class, x, y, end - x > 0.4 ? end - x - 0.15 : 0.25, height);
 }
 
 static void draw_runs(const struct canvas *canvas, const struct prediction *p)
 {
     int y = begin_lane(canvas, 0, "computing");
     for (uint32_t i = 0; i < p->story.run_count; i++)
-        draw_box(canvas, "run", y, p->story.runs[i].start_ns, p->story.runs[i].end_ns);
+        draw_box(canvas, "run", y, LANE, p->story.runs[i].start_ns, p->story.runs[i].end_ns);
+}
+
+/* A strip of the lane for each refuge that something was copied to or from, nearest first. Returns
+ * how many, and which has which. */
+static unsigned divide_lane(const struct prediction *p, unsigned strip_of[PLAN_REFUGES])
+{
+    unsigned strips = 0;
+    for (uint32_t i = 0; i < p->job->costs.refuges; i++) {
+        const struct sim_traffic *traffic = &p->result.traffic[i];
+        strip_of[i] = strips;
+        strips += traffic->in_bytes + traffic->out_bytes > 0;
+    }
+    return strips ? strips : 1;
+}
+
+static void name_strips(const struct canvas *canvas, const struct prediction *p, int y,
+                        const unsigned *strip_of, double height)
+{
+    char name[16];
+    double size = height < STRIP_TEXT ? height : STRIP_TEXT;
+    for (uint32_t i = 0; i < p->job->costs.refuges; i++) {
+        const struct sim_traffic *traffic = &p->result.traffic[i];
+        if (traffic->in_bytes + traffic->out_bytes == 0) continue;
+        fprintf(canvas->file,
+                "<text class='s' x='%d' y='%.1f' style='font-size:%.1fpx'>%s</text>\n",
+                WIDTH - RIGHT + 4, y + (strip_of[i] + 0.5) * height + size / 3, size,
+                sim_refuge_name(p, i, name, sizeof name));
+    }
 }
 
 static void draw_moves(const struct canvas *canvas, const struct prediction *p, bool in)
 {
+    unsigned strip_of[PLAN_REFUGES], strips = divide_lane(p, strip_of);
     int y = begin_lane(canvas, in ? 1 : 2, in ? "copies in" : "copies out");
+    double height = (double)LANE / strips;
+    if (strips > 1) name_strips(canvas, p, y, strip_of, height);
     for (uint32_t i = 0; i < p->story.move_count; i++) {
         const struct sim_move *move = &p->story.moves[i];
         if ((move->kind == EXECUTOR_FETCH) != in) continue;
         const char *class = in ? "in" : move->kind == EXECUTOR_SAVE ? "save" : "out";
-        draw_box(canvas, class, y, move->start_ns, move->end_ns);
+        draw_box(canvas, class, y + strip_of[move->refuge] * height,
+                 strips > 1 ? height - 0.6 : height, move->start_ns, move->end_ns);
     }
 }
 
@@ -210,8 +243,11 @@ vp_status sim_draw(const struct prediction *p, const char *path)
     }
     canvas.top_bytes = p->result.used_peak_bytes;
     canvas.top_bytes += canvas.top_bytes / 16;
-    canvas.x_of_ns =
-        (double)(WIDTH - LEFT - RIGHT) / (double)(p->result.step_ns ? p->result.step_ns : 1);
+    /* Where no step is like the last, the one that is drawn is not of their mean length. */
+    uint64_t end_ns = p->result.step_ns ? p->result.step_ns : 1;
+    if (p->story.use_count && p->story.uses[p->story.use_count - 1].time_ns > end_ns)
+        end_ns = p->story.uses[p->story.use_count - 1].time_ns;
+    canvas.x_of_ns = (double)(WIDTH - LEFT - RIGHT) / (double)end_ns;
     canvas.y_of_byte = CURVE / (double)(canvas.top_bytes ? canvas.top_bytes : 1);
     draw(&canvas, p);
     bool bad = ferror(canvas.file) != 0;

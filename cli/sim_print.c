@@ -38,7 +38,7 @@ static uint64_t busiest_ns(const struct prediction *p, bool in)
     return ns;
 }
 
-static const char *refuge_name(const struct prediction *p, uint32_t refuge, char *text, size_t size)
+const char *sim_refuge_name(const struct prediction *p, uint32_t refuge, char *text, size_t size)
 {
     uint32_t place = p->job->costs.refuge[refuge].place;
     if (place == p->job->machine->cards)
@@ -95,7 +95,7 @@ static void print_refuges(const struct prediction *p)
         const struct sim_traffic *traffic = &r->traffic[i];
         if (!is_used(p, i)) continue;
         printf("%-8s %4u %9s %9s %9.2f %3u %% %9.2f %3u %% %9.2f\n",
-               refuge_name(p, i, name, sizeof name), p->job->costs.refuge[i].hops,
+               sim_refuge_name(p, i, name, sizeof name), p->job->costs.refuge[i].hops,
                units_format_size(p->job->limits.refuge_bytes[i], room, sizeof room),
                units_format_size(r->refuge_peak_bytes[i], most, sizeof most),
                (double)traffic->in_bytes * 1e-9, percent(traffic->in_busy_ns, r->step_ns),
@@ -210,8 +210,9 @@ static json_t *refuges(const struct prediction *p)
         const struct sim_traffic *traffic = &p->result.traffic[i];
         json_array_append_new(
             list,
-            json_pack("{ss si sI sI sI sf sI sf sI}", "place", refuge_name(p, i, name, sizeof name),
-                      "hops", (int)p->job->costs.refuge[i].hops, "room_bytes",
+            json_pack("{ss si sI sI sI sf sI sf sI}", "place",
+                      sim_refuge_name(p, i, name, sizeof name), "hops",
+                      (int)p->job->costs.refuge[i].hops, "room_bytes",
                       (json_int_t)p->job->limits.refuge_bytes[i], "used_peak_bytes",
                       (json_int_t)p->result.refuge_peak_bytes[i], "in_bytes",
                       (json_int_t)traffic->in_bytes, "in_busy_s", seconds(traffic->in_busy_ns),

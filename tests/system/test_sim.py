@@ -177,6 +177,17 @@ class Sim(unittest.TestCase):
         self.assertIn("run", kinds)
         self.assertIn("in", kinds)
         self.assertIn("out", kinds)
+        words = [text.firstChild.data for text in picture.getElementsByTagName("text")]
+        self.assertNotIn("host0", words)  # there is one refuge, and the lanes are whole
+        self.sim(self.trace, "--hbm", "1G", "--machine", "double-cube-8x24", "--svg", path)
+        picture = xml.dom.minidom.parse(path)
+        words = [text.firstChild.data for text in picture.getElementsByTagName("text")]
+        for card in ("card1", "card2", "card3", "card4"):  # a strip in each of two lanes
+            self.assertEqual(words.count(card), 2)
+        self.assertNotIn("host0", words)
+        moves = [box for box in picture.getElementsByTagName("rect")
+                 if box.getAttribute("class") == "out" and float(box.getAttribute("y")) > 100]
+        self.assertEqual(len({box.getAttribute("y") for box in moves}), 4)
         done = self.sim(self.trace, "--svg", "/nonesuch/step.svg", status=2)
         self.assertIn("/nonesuch/step.svg", done.stderr)
 

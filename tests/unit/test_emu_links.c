@@ -110,6 +110,17 @@ static void a_spare_lane_takes_over(void **state)
     }
 }
 
+/* 0 to 5 goes through 1 or 4. A relay that is none any more is still a card. */
+static void the_other_relay_carries_as_much(void **state)
+{
+    assert_int_equal(emu_lose_relay(1), VP_OK);
+    about(gbps_between(0, 5), TWO_HOPS / 10.0, 2);
+    about(gbps_between(0, 1), ONE_HOP / 10.0, 2);
+    about(gbps_between(1, 5), ONE_HOP / 10.0, 2);
+    assert_int_equal(emu_lose_relay(4), VP_OK); /* now over three links */
+    about(gbps_between(0, 5), 0.7676 * TWO_HOPS / 10, 2);
+}
+
 static void lost_links_and_relays_are_gone_around(void **state)
 {
     assert_int_equal(emu_lose_link(0, 1), VP_OK);
@@ -237,6 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CUBE(pairs_meet_the_reference_table),
         CUBE(a_spare_lane_takes_over),
+        CUBE(the_other_relay_carries_as_much),
         CUBE(lost_links_and_relays_are_gone_around),
         CUBE(flows_share_what_they_have_in_common),
         CUBE(copies_under_way_go_on_another_way),
