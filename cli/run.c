@@ -208,6 +208,11 @@ static const struct run_option options[] = {
     {{"always-mapped", OPTION_FLAG, NULL, "keep all data reachable at all times (slower)"},
      ENV_ALWAYS_MAPPED,
      read_flag},
+    {{"strict", OPTION_FLAG, NULL,
+      "move only while the device is idle: nothing runs beside\na move, whatever it touches "
+      "(slow)"},
+     ENV_STRICT,
+     read_flag},
     {{"policy", OPTION_VALUE, "POLICY",
       "plan (default): learn the step and move ahead of it; to\ncompare: lru, demand, inplace"},
      ENV_POLICY,
@@ -267,6 +272,12 @@ static bool is_consistent(const struct run *run)
             variable == ENV_RECORD || variable == ENV_VERIFY || variable == ENV_REPORT;
         if (!needs_pool || !run->value[variable]) continue;
         cli_fail(EXIT_USAGE, "run: --%s needs the pool; leave --no-pool out", options[i].spec.name);
+        return false;
+    }
+    if (run->value[ENV_STRICT] && run->value[ENV_VERIFY]) {
+        cli_fail(EXIT_USAGE,
+                 "run: --strict keeps all memory mapped, --verify maps as little as can "
+                 "be; leave one of them out");
         return false;
     }
     bool all = run->lend_cards == UINT32_MAX || run->compute_cards == UINT32_MAX;

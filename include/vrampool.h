@@ -77,6 +77,7 @@ typedef struct vp_options {
     uint32_t lend_cards;    /* bit i: card i lends memory only; default: all that do not compute.
                                0: nothing lends, also no card that computes to another */
     uint32_t always_mapped; /* 1: absent chunks stay reachable where they are, whatever used them */
+    uint32_t strict;        /* 1: and nothing is moved but while the device is idle (slow) */
     uint32_t verify;        /* 1: only what an operation may touch is mapped; 2: by parameters */
     uint32_t policy;        /* enum vp_policy */
     uint32_t host_sharers;  /* processes that share the host: its default is divided by this */

@@ -220,7 +220,8 @@ vp_status env_read_options(vp_options *options)
                 read_size(ENV_CHUNK, &read.chunk_bytes) && read_ahead(&read.ahead_ops) &&
                 read_size(ENV_RESERVE, &read.reserve_bytes) && read_compute(&read.compute_cards) &&
                 read_lend(&read) && read_verify(&read.verify) &&
-                read_flag(ENV_ALWAYS_MAPPED, &read.always_mapped) && read_policy(&read.policy);
+                read_flag(ENV_ALWAYS_MAPPED, &read.always_mapped) &&
+                read_flag(ENV_STRICT, &read.strict) && read_policy(&read.policy);
     if (!fine) return VP_INVALID;
     *options = read;
     return VP_OK;

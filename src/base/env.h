@@ -24,6 +24,7 @@
     X(TIMELINE, "VRAMPOOL_TIMELINE", "FILE", "where to write at exit what the pool did when") \
     X(VERIFY, "VRAMPOOL_VERIFY", "1 or params", "map only what each operation may touch") \
     X(ALWAYS_MAPPED, "VRAMPOOL_ALWAYS_MAPPED", "0 or 1", "1 keeps absent chunks mapped where they are") \
+    X(STRICT, "VRAMPOOL_STRICT", "0 or 1", "1 moves only while the device is idle, to test with") \
     X(POLICY, "VRAMPOOL_POLICY", "plan, lru, demand or inplace", \
       "plan learns the step and moves ahead; the others are to compare with") \
     X(REPORT, "VRAMPOOL_REPORT", "FILE", "where to write the report at exit; - is stderr") \

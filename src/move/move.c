@@ -484,7 +484,8 @@ enum move_verdict move_admit(struct move *move, struct move_request *request)
     bool first = list_empty(&move->requests) || move->requests.next == &request->link;
     if (first) set_pins(move, request, true);
     enum admission all = admit_all(move, request, first);
-    bool alone = !request->exclusive || (first && move->moving == 0);
+    /* In turn, if all have to: or who waits for the device to be idle would wait for ever. */
+    bool alone = (!request->exclusive && !move->strict) || (first && move->moving == 0);
     if (all == CHUNK_FINE && alone) {
         leave_queue(move, request);
         move->counts.in_place += request->in_place > 0;
@@ -543,7 +544,9 @@ void move_explain(const struct move *move, const struct move_request *request, c
     list_each(node, &move->requests) queue++;
     int used = snprintf(text, size, "%s, %u in the queue%s; its chunks:",
                         move->requests.next == &request->link ? "first" : "behind others", queue,
-                        request->exclusive ? ", runs alone" : "");
+                        request->exclusive ? ", runs alone"
+                        : move->strict     ? ", strict: with the device idle first"
+                                           : "");
     for (unsigned i = 0; i < CHUNK_STATES && used < (int)size; i++)
         if (states[i])
             used += snprintf(text + used, size - (size_t)used, " %u %s", states[i],

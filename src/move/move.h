@@ -191,6 +191,7 @@ struct move {
     struct frame_table *frames;
     struct order *order;
     bool always_mapped;
+    bool strict;      /* nothing is moved but while the device is idle */
     vp_policy policy; /* DEMAND: foresight chooses who leaves, and nothing is moved ahead */
     struct foresight foresight;
     uint32_t home[VP_MAX_CARDS];                  /* place of each card */

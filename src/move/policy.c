@@ -431,7 +431,19 @@ static bool next_spare(struct move *move, struct move_action *action)
 static bool waits_alone(const struct move *move)
 {
     if (list_empty(&move->requests)) return false;
-    return list_entry(move->requests.next, struct move_request, link)->exclusive;
+    return move->strict || list_entry(move->requests.next, struct move_request, link)->exclusive;
+}
+
+/* The device may be at work, where moves are to wait for that. */
+static bool must_wait(struct move *move)
+{
+    if (!move->strict) return false;
+    struct order_uses all = {0};
+    order_uses_crowd(move->order, &all);
+    if (order_uses_done(move->order, &all)) return false;
+    bool asked = !list_empty(&move->requests) || !list_empty(&move->wanted);
+    if (asked) order_uses_want_marks(move->order, &all);
+    return true;
 }
 
 bool policy_next(struct move *move, struct move_action *action)
@@ -439,7 +451,7 @@ bool policy_next(struct move *move, struct move_action *action)
     if (next_mark(move, action) || next_unmap(move, action) || next_hidden(move, action))
         return true;
     if (owed_next_release(move, action)) return true;
-    if (move->exclusive_running) return false;
+    if (move->exclusive_running || must_wait(move)) return false;
     if (next_demand(move, action)) return true;
     if (waits_alone(move)) return false;
     if (owed_next_eviction(move, action)) return true;
@@ -452,7 +464,7 @@ bool policy_next(struct move *move, struct move_action *action)
 /* For who copies out and nothing else: makes the room that demands lack. */
 bool policy_next_copy(struct move *move, struct move_action *action)
 {
-    if (move->exclusive_running) return false;
+    if (move->exclusive_running || must_wait(move)) return false;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
         if (!move->refuges[card]) continue;
         unsigned home = move->home[card];

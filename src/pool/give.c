@@ -21,7 +21,6 @@ GIVE(pool_give_stream, (const vp_pool *pool, CUstream stream), cuStreamDestroy_v
 GIVE(pool_give_range, (const vp_pool *pool, vp_addr address, uint64_t bytes), cuMemAddressFree,
      (address, bytes))
 GIVE(pool_give_module, (const vp_pool *pool, CUmodule module), cuModuleUnload, (module))
-GIVE(pool_give_host, (const vp_pool *pool, void *memory), cuMemFreeHost, (memory))
 
 /* Memory that is not released now is once more tried to be at the end. */
 void pool_give_handle(vp_pool *pool, CUmemGenericAllocationHandle handle)
@@ -37,8 +36,25 @@ void pool_give_handle(vp_pool *pool, CUmemGenericAllocationHandle handle)
     pool_unlock(pool);
 }
 
+void pool_give_host(vp_pool *pool, void *memory)
+{
+    CUresult result;
+    unsigned tries = 0;
+    do result = pool->driver->cuMemFreeHost(memory);
+    while (result != CUDA_SUCCESS && ++tries < TRIES);
+    if (result == CUDA_SUCCESS || pool->lost) return;
+    log_error("cuMemFreeHost fails: %s", driver_error_name(pool->driver, result));
+    pool_lock(pool);
+    if (pool->host_orphan_count < POOL_RESIDUES)
+        pool->host_orphans[pool->host_orphan_count++] = memory;
+    pool_unlock(pool);
+}
+
 void pool_give_orphans(vp_pool *pool)
 {
+    uint32_t host_count = pool->host_orphan_count;
+    pool->host_orphan_count = 0;
+    for (uint32_t i = 0; i < host_count; i++) pool_give_host(pool, pool->host_orphans[i]);
     uint32_t count = pool->orphan_count;
     pool->orphan_count = 0;
     for (uint32_t i = 0; i < count; i++) pool_give_handle(pool, pool->orphans[i]);

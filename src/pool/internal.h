@@ -148,6 +148,8 @@ struct vp_pool {
     _Atomic uint32_t residue_count;
     CUmemGenericAllocationHandle orphans[POOL_RESIDUES]; /* that it refused to release */
     uint32_t orphan_count;
+    void *host_orphans[POOL_RESIDUES];
+    uint32_t host_orphan_count;
     struct pool_lane lanes[MOVE_LANES];
     struct digest_seeds digest_seeds;
 
@@ -291,7 +293,7 @@ void pool_give_module(const vp_pool *pool, CUmodule module);
 void pool_give_handle(vp_pool *pool, CUmemGenericAllocationHandle handle); /* lock not held */
 void pool_give_orphans(vp_pool *pool);
 void pool_give_range(const vp_pool *pool, vp_addr address, uint64_t bytes);
-void pool_give_host(const vp_pool *pool, void *memory);
+void pool_give_host(vp_pool *pool, void *memory); /* lock not held */
 
 /* vet.c: looking through what unvetted functions wrote. */
 vp_status vet_create(vp_pool *pool) VP_MUST_USE;

@@ -8,7 +8,8 @@
 #include "base/units.h"
 #include "pool/promise.h"
 
-static const uint64_t relief_wait_ns = 50 * NS_PER_US, relief_wait_most_ns = NS_PER_S;
+static const uint64_t relief_wait_ns = 50 * NS_PER_US, relief_wait_most_ns = NS_PER_S,
+                      quiesce_most_ns = 10 * NS_PER_S;
 
 /* Bit i: place i is the card's home, or one where its chunks may go. */
 static uint32_t places_of(const vp_pool *pool, unsigned card)
@@ -416,11 +417,27 @@ void pool_context_ends(vp_pool *pool, CUcontext context)
     pool_unlock(pool);
 }
 
+/* Strict, moves wait for all work; of a stream that captures nobody can ask whether its earlier
+ * work is done. So that is waited for before, but not for ever: others may launch more. Lock held,
+ * let go in between. */
+static void quiesce(vp_pool *pool)
+{
+    struct order_uses all = {0};
+    uint64_t began = pool_now_ns(pool);
+    order_uses_crowd(&pool->order, &all);
+    while (!order_uses_done(&pool->order, &all) && !pool->lost &&
+           pool_now_ns(pool) - began < quiesce_most_ns) {
+        order_uses_want_marks(&pool->order, &all);
+        if (!pool_work(pool)) pool_wait(pool, relief_wait_ns);
+    }
+}
+
 /* A mark on a capturing stream would become part of the graph. Streams that joined the capture are
  * known by their operations (prepare_capture), and forgotten with the last capture. */
 void pool_capture_begins(vp_pool *pool, CUstream handle)
 {
     pool_lock(pool);
+    if (pool->move.strict) quiesce(pool);
     pool->captures++;
     for (unsigned slot = 0; slot < pool->order.count; slot++) {
         struct order_stream *stream = pool->order.stream[slot];

@@ -401,13 +401,18 @@ static vp_status check_cards(vp_pool *pool)
 static vp_status build(vp_pool *pool)
 {
     vp_status status = check_cards(pool);
+    if (pool->options.strict && pool->options.verify) {
+        log_error("--strict keeps all memory mapped, --verify maps as little as can be: not both");
+        status = VP_INVALID;
+    }
     if (status == VP_OK) status = find_page(pool);
     if (status == VP_OK) status = frame_table_create(&pool->frames);
     order_create(&pool->order);
     slabs_create(&pool->slabs);
     params_create(&pool->params, pool->driver);
     move_create(&pool->move, &pool->segments, &pool->frames, &pool->order);
-    pool->move.always_mapped = pool->options.always_mapped;
+    pool->move.always_mapped = pool->options.always_mapped || pool->options.strict;
+    pool->move.strict = pool->options.strict;
     pool->move.policy = (vp_policy)pool->options.policy;
     if (pool->options.ahead_ops) pool->move.ahead_ops = pool->options.ahead_ops;
     pool->move.attached = 0;

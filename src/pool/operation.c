@@ -301,7 +301,8 @@ static void resolve(struct pool_op *op)
                   (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
                    !atomic_load_explicit(&op->function->writes_addresses, memory_order_relaxed));
     if (op->unclear && (op->kind != POOL_GRAPH || op->keeps)) add_all(op);
-    op->request.exclusive = (op->unclear || !vetted || tables) && !op->request.host_waits;
+    bool known = op->pool->move.strict || op->request.host_waits; /* nothing moves beside it */
+    op->request.exclusive = (op->unclear || !vetted || tables) && !known;
     if (op->unclear)
         for (uint32_t i = 0; i < op->request.count; i++)
             op->thread->touches[i].segment->loose = true;
@@ -466,10 +467,17 @@ static void note_uses(struct pool_op *op)
 
 static bool all_ready(const struct pool_op *op)
 {
-    if (op->request.exclusive || op->pool->captures) return false;
+    if (op->request.exclusive || op->pool->captures || op->pool->move.strict) return false;
     for (uint32_t i = 0; i < op->request.count; i++)
         if (op->thread->touches[i].segment->unready) return false;
     return true;
+}
+
+/* A kernel that names nothing of the pool's, where hidden accesses are reckoned with: it must not
+ * run beside moves. */
+static bool runs_unseen(const struct pool_op *op)
+{
+    return op->pool->move.strict && op->kind == POOL_KERNEL;
 }
 
 /* While a stream captures, what it touches stays where it is for good, and the host waits for
@@ -555,7 +563,7 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
     throttle(op);
     resolve(op);
     if (op->overflown) return refuse(op);
-    if (op->request.count == 0 && !op->unclear) {
+    if (op->request.count == 0 && !op->unclear && !runs_unseen(op)) {
         /* What it names is dead; in the next step something may live there, by chance. */
         if (!pool->captures) show(op);
         return CUDA_SUCCESS;
@@ -584,7 +592,8 @@ static CUresult admit(struct pool_op *op, CUcontext context, CUevent *events, un
 CUresult pool_op_enter(struct pool_op *op)
 {
     vp_pool *pool = op->pool;
-    if (!op->word_count && !op->host_count && !op->unclear && !op->overflown) return CUDA_SUCCESS;
+    if (!op->word_count && !op->host_count && !op->unclear && !op->overflown && !runs_unseen(op))
+        return CUDA_SUCCESS;
     if (!op->thread) return CUDA_ERROR_OUT_OF_MEMORY;
     CUcontext context = NULL;
     CUresult known = CUDA_SUCCESS;

@@ -295,11 +295,23 @@ EMU_CALLS(WRAP)
 #undef WRAP
 /* clang-format on */
 
+/* Strict: none of the program's work is under way while something moves. */
+static void check_strict(void)
+{
+    for (unsigned i = 0; i < SIM_STREAMS && !sim.card_lost; i++) {
+        const struct stream *stream = &sim.streams[i];
+        bool named = stream->alive && !stream->ended && (uintptr_t)stream->handle > 2;
+        if (named && cuStreamQuery(stream->handle) == CUDA_ERROR_NOT_READY)
+            sim_fail("data is moved while stream %u is at work", i);
+    }
+}
+
 /* The mover copies between frames; what goes to the host is vetting's look at buffers that the
  * program may be writing, in which only addresses are looked for. */
 static CUresult copy_by_pool(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     before_call(SIM_cuMemcpyAsync);
+    if (sim.options.strict && to >= EMU_ADDRESS_FIRST) check_strict();
     emu_allow_torn_reads(to < EMU_ADDRESS_FIRST);
     CUresult result = cuMemcpyAsync(to, from, bytes, stream);
     emu_allow_torn_reads(false);

@@ -89,6 +89,7 @@ EMU_CALLS(SIM_DECLARE)
     X(injected, "driver calls failed on purpose")                                                  \
     X(failed_opens, "pools that failed to open")                                                   \
     X(cards_lost, "cards lost")                                                                    \
+    X(strict, "seeds that move only while the device is idle")                                     \
     X(verified, "seeds in verify mode")                                                            \
     X(poisoned, "seeds that lost a chunk's data, and were told so")                                \
     X(steps, "steps of programs that repeat themselves")                                           \

@@ -65,6 +65,7 @@ static void choose_options(uint64_t page, uint64_t card_pages)
     options->compute_cards = (1u << computing) - 1;
     options->lend_cards = (uint32_t)random_next(&sim.program);
     options->always_mapped = sim_chance(20);
+    options->strict = sim_chance(8);
     uint64_t pages[] = {0, card_pages / 2, card_pages, 4 * card_pages};
     options->host_bytes = page * pages[sim_below(4)];
     options->chunk_bytes = page << sim_below(5);
@@ -127,7 +128,8 @@ void world_choose(void)
         sim.machine.host_bytes = page * sim_between(card_pages / 2, card_pages) + 8 * MIB;
         profile->exact = sim.options.host_bytes <= sim.machine.host_bytes - 8 * MIB;
     }
-    if (!profile->lose_card && !profile->plans && sim_chance(6)) {
+    sim.coverage.strict += sim.options.strict;
+    if (!profile->lose_card && !sim.options.strict && !profile->plans && sim_chance(6)) {
         sim.options.verify = 1 + (uint32_t)sim_below(2);
         sim.coverage.verified++;
         profile->threads = 1; /* its lock is a real one, and fibers share one OS thread */

@@ -50,6 +50,7 @@ class Mistakes(unittest.TestCase):
     def test_unknown_options_name_the_nearest(self):
         self.refused("unknown option --hbn; did you mean --hbm?", "--hbn", "24G")
         self.refused("did you mean --always-mapped?", "--always_mapped")
+        self.refused("leave one of them out", "--strict", "--verify", "--", "true")
         self.refused("unknown option --something-else", "--something-else")
 
     def test_values_are_checked(self):
@@ -148,8 +149,10 @@ class Environment(unittest.TestCase):
         self.assertEqual(seen["VRAMPOOL_LOG"], "error")
         self.assertNotIn("VRAMPOOL_EMULATE", seen)
         self.assertNotIn("VRAMPOOL_NO_POOL", seen)
-        seen = seen_environment("--chunk", "16M", "--ahead", "32", "--reserve=96M")
+        self.assertNotIn("VRAMPOOL_STRICT", seen)
+        seen = seen_environment("--strict", "--chunk", "16M", "--ahead", "32", "--reserve=96M")
         self.assertEqual(seen["VRAMPOOL_CHUNK"], str(16 << 20))
+        self.assertEqual(seen["VRAMPOOL_STRICT"], "1")
         self.assertEqual(seen["VRAMPOOL_AHEAD"], "32")
         self.assertEqual(seen["VRAMPOOL_RESERVE"], str(96 << 20))
 

@@ -202,7 +202,7 @@ class Troubles(unittest.TestCase):
                             ("VRAMPOOL_AHEAD", "0"), ("VRAMPOOL_RESERVE", "some"),
                             ("VRAMPOOL_COMPUTE", "1"), ("VRAMPOOL_COMPUTE", "0,2"),
                             ("VRAMPOOL_COMPUTE", "none"), ("VRAMPOOL_LEND", "x"),
-                            ("VRAMPOOL_ALWAYS_MAPPED", "maybe")):
+                            ("VRAMPOOL_ALWAYS_MAPPED", "maybe"), ("VRAMPOOL_STRICT", "very")):
             done = client("init", **{name: value})
             self.assertEqual((done.returncode, done.stdout), (2, ""), f"{name}={value}")
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)

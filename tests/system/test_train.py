@@ -61,6 +61,9 @@ class Train(unittest.TestCase):
         self.assertGreaterEqual(report["peak_bytes"], 150 * MIB)
         self.assertGreater(report["moved_bytes"], 0)
 
+    def test_moves_while_the_device_is_idle(self):
+        self.assertGreater(self.run_pooled("--strict")["moved_bytes"], 0)
+
     def test_eight_small_cards_alone(self):
         report = self.run_pooled("--host", "0")
         cards = [place for place in report["places"] if place["name"].startswith("card")]

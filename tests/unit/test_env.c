@@ -74,6 +74,7 @@ static void options_come_from_the_environment(void **state)
     setenv("VRAMPOOL_COMPUTE", "0,1", 1);
     setenv("VRAMPOOL_VERIFY", "params", 1);
     setenv("VRAMPOOL_ALWAYS_MAPPED", "1", 1);
+    setenv("VRAMPOOL_STRICT", "1", 1);
     setenv("VRAMPOOL_RECORD", "/tmp/a.trace", 1);
     setenv("VRAMPOOL_CHUNK", "", 1);
     setenv("VRAMPOOL_AHEAD", "4096", 1);
@@ -89,6 +90,7 @@ static void options_come_from_the_environment(void **state)
     assert_int_equal(options.lend_cards, 6);
     assert_int_equal(options.verify, 2);
     assert_int_equal(options.always_mapped, 1);
+    assert_int_equal(options.strict, 1);
     assert_int_equal(options.chunk_bytes, 0);
     assert_int_equal(options.ahead_ops, 4096);
     assert_int_equal(options.reserve_bytes, 3 * GIB / 2);

@@ -454,6 +454,32 @@ static void who_runs_alone_waits_for_moves_and_holds_them(void **state)
 
 /* ---- Former owners, and blocks that go ---- */
 
+/* Strict: nothing begins to move under work of anybody's, nobody starts while something moves, and
+ * who comes later waits behind who needs a move. */
+static void strict_moves_wait_for_the_device(void **state)
+{
+    move.strict = true;
+    struct segment *segment[HOME_PAGES + 1];
+    for (unsigned i = 0; i < HOME_PAGES; i++) run(segment[i] = take(1));
+    struct segment *unrelated = segment[HOME_PAGES - 1];
+    uint64_t sequence = order_enter(&order, slot); /* it names nothing of the pool's */
+    order_leave(order.stream[slot]);
+    struct operation needs = on(segment[HOME_PAGES] = take(1)), later = on(unrelated);
+    assert_int_equal(ask(&needs), MOVE_HELD);
+    nothing_to_do(MOVE_WORKER_ALL); /* but a mark is wanted now */
+    struct move_action mark = next(MOVE_DO_MARK);
+    nothing_to_do(MOVE_WORKER_COPIES);
+    assert_int_equal(ask(&later), MOVE_HELD); /* all it needs is at home */
+    succeed(&mark);
+    nothing_to_do(MOVE_WORKER_ALL);
+    order_mark_passed(order.stream[slot], sequence);
+    go(MOVE_DO_MAKE); /* at the host, so that one may leave for the first in the queue */
+    assert_int_equal(ask(&later), MOVE_HELD);
+    admit(&needs);
+    assert_int_equal(move.moving, 0);
+    admit(&later);
+}
+
 static void the_next_owner_waits_by_a_mark(void **state)
 {
     struct segment *segment = take(1);
@@ -655,6 +681,7 @@ int main(void)
         CASE(who_does_not_copy_sees_when_nobody_can),
         CASE(copies_out_are_left_to_who_copies),
         CASE(who_runs_alone_waits_for_moves_and_holds_them),
+        CASE(strict_moves_wait_for_the_device),
         CASE(the_next_owner_waits_by_a_mark),
         CASE(its_own_stream_needs_no_wait),
         CASE(absent_data_that_dies_is_forgotten),
