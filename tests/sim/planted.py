@@ -19,11 +19,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 # name: (what it breaks, (file, text to replace, what replaces it), ...)
 BUGS = {
-    "remap": ("remap before the copy out is done", ("src/pool/work.c", """\
-        result->ok = queue_copy(pool, action, result, sample) == CUDA_SUCCESS;
+    "remap": ("remap before the copy out is done", ("src/move/move.c", """\
+        move->counts.early_copies += !leaves && !result->unchanged;
         return;
 """, """\
-        result->ok = result->ended = queue_copy(pool, action, result, sample) == CUDA_SUCCESS;
+        move->counts.early_copies += !leaves && !result->unchanged;
+        move_copy_ended(move, action->lane, NULL);
         return;
 """)),
     "reuse": ("reuse a frame while a copy still reads it", ("src/move/move.c", """\
