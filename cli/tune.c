@@ -205,56 +205,64 @@ static bool fits(const struct job *job, const struct tune_setting *setting)
            setting->reserve_bytes <= job->limits.hbm_bytes / MOST_RESERVE_PART;
 }
 
-/* Keeps the setting where it is worth it. */
-static vp_status try(struct tune *tune, const struct tune_setting *setting)
+/* Keeps the setting where it is worth it; or, of the pool's own values, where it costs nothing. */
+static vp_status try(struct tune *tune, const struct tune_setting *setting, bool own)
 {
     struct tune_result result, *best = &tune->after;
     if (memcmp(setting, &best->setting, sizeof *setting) == 0 || !fits(tune->job, setting))
         return VP_OK;
     vp_status status = predict(tune, setting, best, &result);
     if (status == VP_NO_HOST_MEMORY) return status;
-    if (status == VP_OK && result.sim.step_ns + best->sim.step_ns / WORTH_PART < best->sim.step_ns)
-        *best = result;
+    uint64_t worth_ns = own ? 0 : best->sim.step_ns / WORTH_PART;
+    if (status == VP_OK && result.sim.step_ns + worth_ns <= best->sim.step_ns) *best = result;
     return VP_OK;
 }
 
-static vp_status try_chunk(struct tune *tune, uint64_t bytes, bool reserve_follows)
+static vp_status try_chunk(struct tune *tune, uint64_t bytes, bool reserve_follows, bool own)
 {
     struct tune_setting setting = tune->after.setting;
     setting.chunk_bytes = bytes;
     if (reserve_follows) setting.reserve_bytes = RESERVE_CHUNKS * bytes;
-    return try(tune, &setting);
+    return try(tune, &setting, own);
 }
 
 /* The pool's own choice first, then large ones: each chunk costs the host some time that the model
  * does not charge. */
 static vp_status try_chunks(struct tune *tune, bool reserve_follows)
 {
-    vp_status status = try_chunk(tune, default_chunk(tune->job), reserve_follows);
+    vp_status status = try_chunk(tune, tune->defaults.chunk_bytes, reserve_follows, true);
     for (uint64_t bytes = ENV_MOST_CHUNK; bytes >= ENV_LEAST_CHUNK && status == VP_OK; bytes /= 2)
-        status = try_chunk(tune, bytes, reserve_follows);
+        status = try_chunk(tune, bytes, reserve_follows, false);
     return status;
+}
+
+static vp_status try_distance(struct tune *tune, uint32_t ops, bool own)
+{
+    struct tune_setting setting = tune->after.setting;
+    setting.ahead_ops = ops;
+    return try(tune, &setting, own);
 }
 
 static vp_status try_distances(struct tune *tune)
 {
-    vp_status status = VP_OK;
-    for (uint32_t ops = 4; ops <= 1024 && status == VP_OK; ops *= 2) {
-        struct tune_setting setting = tune->after.setting;
-        setting.ahead_ops = ops;
-        status = try(tune, &setting);
-    }
+    vp_status status = try_distance(tune, tune->defaults.ahead_ops, true);
+    for (uint32_t ops = 4; ops <= 1024 && status == VP_OK; ops *= 2)
+        status = try_distance(tune, ops, false);
     return status;
+}
+
+static vp_status try_reserve(struct tune *tune, uint64_t chunks, bool own)
+{
+    struct tune_setting setting = tune->after.setting;
+    setting.reserve_bytes = chunks * setting.chunk_bytes;
+    return try(tune, &setting, own);
 }
 
 static vp_status try_reserves(struct tune *tune)
 {
-    vp_status status = VP_OK;
-    for (uint64_t chunks = 1; chunks <= 16 && status == VP_OK; chunks *= 2) {
-        struct tune_setting setting = tune->after.setting;
-        setting.reserve_bytes = chunks * setting.chunk_bytes;
-        status = try(tune, &setting);
-    }
+    vp_status status = try_reserve(tune, RESERVE_CHUNKS, true);
+    for (uint64_t chunks = 1; chunks <= 16 && status == VP_OK; chunks *= 2)
+        status = try_reserve(tune, chunks, false);
     return status;
 }
 
@@ -270,6 +278,7 @@ static struct tune_setting complete(const struct job *job, const struct tune_set
 static vp_status search(struct tune *tune, const struct tune_setting *given)
 {
     struct tune_setting now = complete(tune->job, given);
+    tune->defaults = complete(tune->job, &(struct tune_setting){0});
     vp_status status = predict(tune, &now, NULL, &tune->before);
     tune->after = tune->before;
     for (unsigned round = 0; round < ROUNDS && status == VP_OK; round++) {
@@ -303,7 +312,8 @@ static int run(const struct request *request)
 {
     struct job job;
     if (!job_open(&request->job, &job)) return EXIT_USAGE;
-    struct tune tune = {.trace = request->job.trace, .job = &job};
+    struct tune tune = {
+        .trace = request->job.trace, .job = &job, .host_bytes = request->job.host_bytes};
     vp_status status = search(&tune, &request->now);
     if (status != VP_OK)
         say_why(&tune, status);

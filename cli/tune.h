@@ -22,8 +22,10 @@ struct tune_result {
 struct tune {
     const char *trace;
     const struct job *job;
+    uint64_t host_bytes; /* asked for; 0: nothing was said */
     uint64_t peak_bytes;
     unsigned tried;
+    struct tune_setting defaults; /* the pool's own */
     struct tune_result before, after;
 };
 

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/units.h"
 #include "tune.h"
@@ -26,15 +27,32 @@ static const char *write_size(uint64_t bytes, char *text, size_t size)
 
 enum { COMMAND_BYTES = 256 };
 
-static void write_command(const struct tune *tune, char text[COMMAND_BYTES])
+static void add_size(char *command, const char *option, uint64_t bytes)
 {
-    char hbm[32], chunk[32], reserve[32];
-    const struct tune_setting *setting = &tune->after.setting;
-    snprintf(text, COMMAND_BYTES,
-             "vrampool run --hbm %s --chunk %s --ahead %" PRIu32 " --reserve %s -- PROGRAM",
-             write_size(tune->job->limits.hbm_bytes, hbm, sizeof hbm),
-             write_size(setting->chunk_bytes, chunk, sizeof chunk), setting->ahead_ops,
-             write_size(setting->reserve_bytes, reserve, sizeof reserve));
+    char text[32];
+    size_t length = strlen(command);
+    snprintf(command + length, COMMAND_BYTES - length, " --%s %s", option,
+             write_size(bytes, text, sizeof text));
+}
+
+/* Settings that are the pool's own need not be said. */
+static void write_command(const struct tune *tune, char command[COMMAND_BYTES])
+{
+    const struct tune_setting *setting = &tune->after.setting, *own = &tune->defaults;
+    snprintf(command, COMMAND_BYTES, "vrampool run");
+    add_size(command, "hbm", tune->job->limits.hbm_bytes);
+    if (tune->host_bytes) add_size(command, "host", tune->host_bytes);
+    if (setting->chunk_bytes != own->chunk_bytes) add_size(command, "chunk", setting->chunk_bytes);
+    size_t length = strlen(command);
+    if (setting->ahead_ops != own->ahead_ops)
+        snprintf(command + length, COMMAND_BYTES - length, " --ahead %" PRIu32, setting->ahead_ops);
+    /* Of itself it is two chunks, however large these are. */
+    bool follows =
+        setting->reserve_bytes / setting->chunk_bytes == own->reserve_bytes / own->chunk_bytes &&
+        setting->reserve_bytes % setting->chunk_bytes == 0;
+    if (!follows) add_size(command, "reserve", setting->reserve_bytes);
+    length = strlen(command);
+    snprintf(command + length, COMMAND_BYTES - length, " -- PROGRAM");
 }
 
 static void print_row(const char *name, const char *form, double before, double after,
@@ -87,6 +105,8 @@ void tune_print_table(const struct tune *tune)
         printf("\nEverything fits the card: there is nothing to tune.\n");
     else if (!tune_is_changed(tune))
         printf("\nNothing that was tried makes the step 2 %% shorter.\n");
+    else if (after->step_ns == before->step_ns)
+        printf("\nThe pool's own choice does as well.\n");
     else
         printf("\n%.1f %% less time a step.\n",
                100 - 100 * (double)after->step_ns / (double)before->step_ns);

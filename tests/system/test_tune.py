@@ -83,12 +83,27 @@ class Tune(unittest.TestCase):
         self.assertLessEqual(got["after"]["reserve_bytes"], 50 * MIB)
 
     def test_the_command_is_understood(self):
-        command = self.json("--hbm", self.hbm)["command"].split()
-        self.assertEqual(command[:2] + command[-2:], ["vrampool", "run", "--", "PROGRAM"])
-        done = subprocess.run([VRAMPOOL, *command[1:-1], "env"], capture_output=True, text=True,
-                              timeout=60, check=True)
-        for name in ("HBM", "CHUNK", "AHEAD", "RESERVE"):
-            self.assertIn(f"VRAMPOOL_{name}=", done.stdout)
+        """It says what is not the pool's own choice, and nothing else."""
+        said = set()
+        for options in [(), ("--hbm", self.hbm, "--chunk", "2M", "--host", "64G"),
+                        ("--hbm", self.hbm, "--machine", "double-cube-8x24", "--reserve", "1G"),
+                        ("--hbm", "1G", "--chunk", "4M", "--ahead", "8")]:
+            with self.subTest(options):
+                found = self.json(*options)
+                after, command = found["after"], found["command"].split()
+                names = {"HBM"} | ({"HOST"} if "--host" in options else set())
+                chunk = after["chunk_bytes"]
+                own = min(64 * MIB, 1 << (found["hbm_bytes"] // 12).bit_length() - 1)
+                names |= {"CHUNK"} if chunk != own else set()
+                names |= {"AHEAD"} if after["ahead_ops"] != 64 else set()
+                names |= {"RESERVE"} if after["reserve_bytes"] != 2 * chunk else set()
+                self.assertEqual(command[:2] + command[-2:], ["vrampool", "run", "--", "PROGRAM"])
+                done = subprocess.run([VRAMPOOL, *command[1:-1], "env"], capture_output=True,
+                                      text=True, timeout=60, check=True)
+                for name in ("HBM", "HOST", "CHUNK", "AHEAD", "RESERVE"):
+                    self.assertEqual(f"VRAMPOOL_{name}=" in done.stdout, name in names, name)
+                said |= names
+        self.assertGreater(len(said), 2, said)
 
     def test_what_fits_needs_no_tuning(self):
         done = self.tune(self.trace)
