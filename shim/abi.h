@@ -134,6 +134,17 @@ struct abi_array3 {
     unsigned channels, flags;
 };
 
+/* CUDA_RESOURCE_DESC: what a texture views. */
+enum { ABI_RESOURCE_LINE = 2, ABI_RESOURCE_PLANE = 3 };
+struct abi_resource {
+    int type;
+    union {
+        CUdeviceptr address; /* of a line or a plane */
+        int reserved[32];
+    };
+    unsigned flags;
+};
+
 /* CUmem_advise. */
 enum {
     ABI_SET_READ_MOSTLY = 1,

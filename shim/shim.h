@@ -64,7 +64,7 @@ struct shim_wrap {
 };
 extern const struct shim_wrap shim_entry_wraps[], shim_device_wraps[], shim_memory_wraps[],
     shim_launch_wraps[], shim_graph_wraps[], shim_copy_wraps[], shim_set_wraps[],
-    shim_retry_wraps[];
+    shim_retry_wraps[], shim_texture_wraps[];
 
 /* The wrapper of a symbol; NULL: it has none. */
 const struct shim_wrap *shim_wrap_find(int symbol);

@@ -149,6 +149,7 @@ static void at_exit(void)
 
 static void in_child(void)
 {
+    pthread_mutex_init(&opening, NULL); /* whoever held it is not here */
     atomic_store(&hopeless, true);
     atomic_store(&shim_open_pool, NULL);
 }

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 BUILD = os.path.abspath(sys.argv.pop(1))
@@ -24,6 +25,63 @@ def run_pooled(*words):
     at = words.index("--") + 1
     program = os.path.join(BUILD, words[at])
     return run("vrampool", "run", *words[:at], program, *words[at + 1:])
+
+
+# A program whose memory is on the move while it forks. Each child tries to use the card, and ends with
+# all its exit handlers.
+FORKS = """
+import ctypes, os, sys, threading
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    if result: sys.exit(f"{name}: {result}")
+number, size = ctypes.c_uint64, ctypes.c_size_t(1 << 21)
+context, blocks, ending = number(), [number() for _ in range(7)], threading.Event()
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+for block in blocks: call("cuMemAlloc_v2", ctypes.byref(block), size)
+def fill(times):
+    call("cuCtxSetCurrent", context)
+    while times and not ending.is_set():
+        for i, block in enumerate(blocks): call("cuMemsetD8_v2", block, ctypes.c_ubyte(i), size)
+        times -= 1
+thread = threading.Thread(target=fill, args=(1 << 30,))
+thread.start()
+for _ in range(8):
+    child = os.fork()
+    if child == 0:
+        more = number()
+        refused = cuda.cuMemAlloc_v2(ctypes.byref(more), size) != 0
+        refused = refused and cuda.cuMemFree_v2(blocks[0]) != 0
+        sys.exit(7 if refused else 1)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 7: sys.exit("a child used the card")
+ending.set()
+thread.join()
+ending.clear()
+fill(1)
+data = (ctypes.c_ubyte * size.value)()
+for i, block in enumerate(blocks):
+    call("cuMemcpyDtoH_v2", data, block, size)
+    if bytes(data) != bytes([i]) * size.value: sys.exit(f"block {i} is not what it was")
+print("right")
+"""
+
+
+class Forks(unittest.TestCase):
+    def test_children_leave_the_pool_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report, trace = os.path.join(folder, "r.json"), os.path.join(folder, "a.trace")
+            done = run("vrampool", "run", "--emulate", "1x8M", "--host", "32M", "--report", report,
+                       "--record", trace, "--", sys.executable, "-c", FORKS)
+            self.assertEqual((done.returncode, done.stdout), (0, "right\n"), done.stderr)
+            self.assertEqual(done.stderr.count("peak"), 1, done.stderr)
+            with open(report, encoding="utf-8") as file:
+                self.assertGreater(json.load(file)["moved_bytes"], 0)
+            with open(trace, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+            self.assertEqual(lines.count("vrampool-trace 1"), 1)
+            self.assertGreater(len(lines), 50)
 
 
 class Programs(unittest.TestCase):

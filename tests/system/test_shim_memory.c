@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "shim/abi.h"
+
 #define POOL(offset) (FAKE_FIRST + (offset))
 #define NOT_POOL     UINT64_C(0x7f0000000000)
 
@@ -289,6 +291,57 @@ static void unloading_forgets_functions(void **state)
     CHECK_DRIVERS(cuModuleUnload, (void *), (NULL));
 }
 
+/* A texture over the pool's memory keeps it; `keep:` is the temporary keeper's address. */
+static void textures_keep_what_they_view(void **state)
+{
+#define TEXTURE_TYPES (uint64_t *, const void *, const void *, const void *)
+    uint64_t object = 0x7e;
+    struct abi_resource what = {.type = ABI_RESOURCE_LINE, .address = POOL(64)};
+    alloc(64, CUDA_SUCCESS);
+    fake_pool()->log[0] = '\0';
+    assert_int_equal(CALL(cuTexObjectCreate, TEXTURE_TYPES, (&object, &what, NULL, NULL)),
+                     CUDA_SUCCESS);
+    assert_string_equal(last_name(), "cuTexObjectCreate");
+    unsigned long long before = 0, copied = 0, ended = 1;
+    assert_int_equal(sscanf(fake_pool()->log,
+                            "graph stream=0 cuTexObjectCreate touch:P+40 keep:%llx "
+                            "keep-copies:7e:%llx keep-ends:%llx ",
+                            &before, &copied, &ended),
+                     3);
+    assert_true(before != 0 && before == copied && before == ended);
+    fake_pool()->log[0] = '\0';
+    assert_int_equal(CALL(cuTexObjectDestroy, (uint64_t), (object)), CUDA_SUCCESS);
+    check_log("keep-ends:7e ");
+    CHECK_DRIVERS(cuTexObjectDestroy, (uint64_t), (object)); /* it lives on */
+
+    what.address = NOT_POOL;
+    CHECK_DRIVERS(cuTexObjectCreate, TEXTURE_TYPES, (&object, &what, NULL, NULL));
+    what = (struct abi_resource){.type = 0, .address = POOL(64)}; /* an array's handle */
+    CHECK_DRIVERS(cuTexObjectCreate, TEXTURE_TYPES, (&object, &what, NULL, NULL));
+    CHECK_DRIVERS(cuTexObjectCreate, TEXTURE_TYPES, (&object, NULL, NULL, NULL));
+    /* What cannot be brought within reach cannot be viewed. */
+    what = (struct abi_resource){.type = ABI_RESOURCE_PLANE, .address = POOL(64)};
+    fake_pool()->enter_result = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_int_equal(CALL(cuTexObjectCreate, TEXTURE_TYPES, (&object, &what, NULL, NULL)),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    fake_pool()->enter_result = CUDA_SUCCESS;
+    fake_pool()->log[0] = '\0';
+}
+
+static void references_keep_what_they_are_bound_to(void **state)
+{
+#define LINE_TYPES  (size_t *, void *, CUdeviceptr, size_t)
+#define PLANE_TYPES (void *, const void *, CUdeviceptr, size_t)
+    size_t offset;
+    assert_int_equal(CALL(cuTexRefSetAddress_v2, LINE_TYPES, (&offset, (void *)0x7f, POOL(64), 64)),
+                     CUDA_SUCCESS);
+    check_log("keep-ends:7f graph stream=0 cuTexRefSetAddress_v2 touch:P+40 keep:7f ");
+    assert_int_equal(
+        CALL(cuTexRefSetAddress2D_v3, PLANE_TYPES, ((void *)0x7f, &offset, NOT_POOL, 64)),
+        CUDA_SUCCESS);
+    check_log("keep-ends:7f ");
+}
+
 static int start(void **state)
 {
     start_program();
@@ -313,6 +366,8 @@ int main(void)
         CASE(cards_that_lend_are_hidden),
         CASE(a_pool_ends_with_its_context),
         CASE(unloading_forgets_functions),
+        CASE(textures_keep_what_they_view),
+        CASE(references_keep_what_they_are_bound_to),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -54,6 +54,12 @@
     AT(struct abi_box, depth, CUDA_MEMCPY3D_BATCH_OP, extent.depth)                                \
     AT(struct abi_box, order, CUDA_MEMCPY3D_BATCH_OP, srcAccessOrder)                              \
     AT(struct abi_box, flags, CUDA_MEMCPY3D_BATCH_OP, flags)                                       \
+    SIZE(struct abi_resource, CUDA_RESOURCE_DESC)                                                  \
+    AT(struct abi_resource, address, CUDA_RESOURCE_DESC, res.linear.devPtr)                        \
+    AT(struct abi_resource, address, CUDA_RESOURCE_DESC, res.pitch2D.devPtr)                       \
+    AT(struct abi_resource, flags, CUDA_RESOURCE_DESC, flags)                                      \
+    VALUE(ABI_RESOURCE_LINE, CU_RESOURCE_TYPE_LINEAR)                                              \
+    VALUE(ABI_RESOURCE_PLANE, CU_RESOURCE_TYPE_PITCH2D)                                            \
     SIZE(struct abi_array, CUDA_ARRAY_DESCRIPTOR)                                                  \
     AT(struct abi_array, channels, CUDA_ARRAY_DESCRIPTOR, NumChannels)                             \
     SIZE(struct abi_array3, CUDA_ARRAY3D_DESCRIPTOR)                                               \
