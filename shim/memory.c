@@ -308,6 +308,11 @@ REFUSE(cuMemGetHandleForAddressRange, address,
        (void *handle, CUdeviceptr address, size_t bytes, int type, unsigned long long flags),
        (handle, address, bytes, type, flags))
 
+REFUSE(cuMulticastBindAddr, address,
+       (CUmemGenericAllocationHandle multicast, size_t offset, CUdeviceptr address, size_t bytes,
+        unsigned long long flags),
+       (multicast, offset, address, bytes, flags))
+
 /* clang-format off */
 const struct shim_wrap shim_memory_wraps[] = {
     SHIM_ROW_ONE(cuMemAlloc_v2, 3020),
@@ -327,6 +332,7 @@ const struct shim_wrap shim_memory_wraps[] = {
     SHIM_ROW_ONE(cuIpcGetMemHandle, 4010),
     SHIM_ROW_ONE(cuMemRetainAllocationHandle, 11000),
     SHIM_ROW_ONE(cuMemGetHandleForAddressRange, 11070),
+    SHIM_ROW_ONE(cuMulticastBindAddr, 12010),
     SHIM_ROWS_END,
 };
 /* clang-format on */

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that the manual and the program agree: every command has a page, every option that its
 --help shows is there, and no page names one that is not. docs/running.md has the options of `run`
-and every variable of env.h. Links in the Markdown files lead somewhere; the pages have no mistakes
-that groff sees.
+and every variable of env.h, docs/calls.md every driver call that is wrapped. Links in the Markdown
+files lead somewhere; the pages have no mistakes that groff sees.
 
 Usage: documentation.py ROOT VRAMPOOL"""
 import os
@@ -14,6 +14,9 @@ import sys
 COMMAND = re.compile(r"^  ([a-z]+)  ", re.MULTILINE)
 OPTION = re.compile(r"^  --([a-z-]+)", re.MULTILINE)
 VARIABLE = re.compile(r'X\(\w+, "(VRAMPOOL\w*)"')
+WRAPPED = re.compile(r"SHIM_ROW_(?:ONE|PAIR)\((cu\w+)|\bX\((?:SYNC|ASYNC|ONCE), (cu\w+)|"
+                     r"\bX\((cu\w+), \d|\b(?:ROW|WORDS?)\(X, (cu\w+)")
+FORM = re.compile(r"(_v\d)?(_pts[zd])?$")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 NAMED = re.compile(r"\bVRAMPOOL_[A-Z_]+\b")
 
@@ -40,6 +43,31 @@ def help_problems(root, command, name):
     if name == "run":
         yield from (f"docs/running.md lacks --{option}" for option in options
                     if option != "help" and f"--{option}" not in running)
+
+
+def wrapped_calls(root):
+    """Calls that the shim puts itself before, without the endings of their forms."""
+    calls = set()
+    folder = os.path.join(root, "shim")
+    for name in os.listdir(folder):
+        if name.endswith(".c"):
+            for row in WRAPPED.finditer(read(folder, name)):
+                calls.add(FORM.sub("", next(filter(None, row.groups()))))
+    return calls
+
+
+def call_problems(root):
+    """docs/calls.md names each wrapped call, by itself or by its beginning and a star; and it names
+    none that the driver lacks."""
+    named = re.findall(r"`(cu[A-Z][\w*]*)`", read(root, "docs", "calls.md"))
+    patterns = [re.compile(name.replace("*", r"\w*")) for name in named]
+    wrapped = wrapped_calls(root)
+    yield from (f"docs/calls.md does not name {call}" for call in sorted(wrapped)
+                if not any(pattern.fullmatch(call) for pattern in patterns))
+    driver = {FORM.sub("", line.split("#")[0].strip())
+              for line in read(root, "shim", "symbols.txt").splitlines()}
+    yield from (f"docs/calls.md: the driver has no {name}" for name, pattern in zip(named, patterns)
+                if not any(pattern.fullmatch(call) for call in driver))
 
 
 def variable_problems(root):
@@ -76,7 +104,8 @@ def page_problems(root):
 def main(root, command):
     commands = COMMAND.findall(shown(command, "--help"))
     problems = [problem for name in commands for problem in help_problems(root, command, name)]
-    problems += [*variable_problems(root), *link_problems(root), *page_problems(root)]
+    problems += [*variable_problems(root), *call_problems(root), *link_problems(root),
+                 *page_problems(root)]
     print("\n".join(problems) or "documentation: fine")
     return 1 if problems else 0
 

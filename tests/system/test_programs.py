@@ -27,8 +27,8 @@ def run_pooled(*words):
     return run("vrampool", "run", *words[:at], program, *words[at + 1:])
 
 
-# A program whose memory is on the move while it forks. Each child tries to use the card, and ends with
-# all its exit handlers.
+# A program whose memory is on the move while it forks. Each child tries to use the card, and ends
+# with all its exit handlers.
 FORKS = """
 import ctypes, os, sys, threading
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -44,7 +44,8 @@ for block in blocks: call("cuMemAlloc_v2", ctypes.byref(block), size)
 def fill(times):
     call("cuCtxSetCurrent", context)
     while times and not ending.is_set():
-        for i, block in enumerate(blocks): call("cuMemsetD8_v2", block, ctypes.c_ubyte(i), size)
+        for i, block in enumerate(blocks):
+            call("cuMemsetD8_v2", block, ctypes.c_ubyte(i), size)
         times -= 1
 thread = threading.Thread(target=fill, args=(1 << 30,))
 thread.start()

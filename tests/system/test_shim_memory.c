@@ -227,6 +227,10 @@ static void what_pins_memory_is_refused(void **state)
                           (void *, CUdeviceptr, size_t, int, unsigned long long),
                           (handle, POOL(0), 64, 1, 0)),
                      CUDA_ERROR_NOT_SUPPORTED);
+#define BIND_TYPES (unsigned long long, size_t, CUdeviceptr, size_t, unsigned long long)
+    assert_int_equal(CALL(cuMulticastBindAddr, BIND_TYPES, (1, 0, POOL(0), 64, 0)),
+                     CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_DRIVERS(cuMulticastBindAddr, BIND_TYPES, (1, 0, NOT_POOL, 64, 0));
     CHECK_DRIVERS(cuIpcGetMemHandle, IPC_TYPES, (handle, NOT_POOL));
     CHECK_DRIVERS(cuMemRetainAllocationHandle, IPC_TYPES, (handle, NOT_POOL));
 }
