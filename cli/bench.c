@@ -148,6 +148,7 @@ static int run(const struct request *request, struct bench *bench)
     if (bench->rounds == 0) bench->rounds = request->machine ? EMULATED_ROUNDS : REAL_ROUNDS;
     if (!open_driver(&driver, bench, path) || !bench_measure(&driver, bench)) return 1;
     bench->lookup_ns = bench_lookup_ns();
+    bench->filter_ns = bench_filter_ns();
     if (bench->emulated && !bench_translate(bench)) return 1;
     if (request->json)
         bench_print_json(bench);

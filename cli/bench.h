@@ -43,7 +43,7 @@ struct bench {
     unsigned pairs;
     bool has_fallback; /* there are two cards */
     double fallback_gbps, fallback_latency_ns;
-    double lookup_ns;
+    double lookup_ns, filter_ns;
     struct bench_translation translation;
 };
 
@@ -53,6 +53,9 @@ bool bench_measure(const struct driver *driver, struct bench *bench) VP_MUST_USE
 
 /* Average of looking up one address in a page table of 10^5 chunks, in ns of this thread. */
 double bench_lookup_ns(void);
+
+/* The same of asking a cuckoo filter of 10^5 chunks whether one is remote. */
+double bench_filter_ns(void);
 
 /* Fills in what the model of translation says of an emulated machine; after bench_measure. False,
  * and why is on stderr: no memory. */

@@ -107,6 +107,7 @@ void bench_print_table(const struct bench *bench)
         printf("\nfallback   none: there is one card\n");
     printf("lookup     %.1f ns: an address in a page table of 100000 chunks, on this CPU\n",
            bench->lookup_ns);
+    printf("filter     %.1f ns: whether one of them is remote, the same\n", bench->filter_ns);
     print_translation(bench);
 }
 
@@ -146,11 +147,12 @@ void bench_print_json(const struct bench *bench)
     for (unsigned i = 0; i < bench->pairs; i++)
         json_array_append_new(pairs, pair_json(bench, &bench->pair[i]));
     json_t *root = json_pack(
-        "{ss sb sI sI si so so so so so}", "machine", bench->machine, "emulated", bench->emulated,
-        "asked_bytes", (json_int_t)bench->asked_bytes, "size_bytes", (json_int_t)bench->size_bytes,
-        "rounds", (int)bench->rounds, "pairs", pairs, "fallback_gbps", figure(bench->fallback_gbps),
-        "fallback_latency_ns", figure(bench->fallback_latency_ns), "lookup_ns",
-        figure(bench->lookup_ns), "translation", translation_json(&bench->translation));
+        "{ss sb sI sI si so so so so so so}", "machine", bench->machine, "emulated",
+        bench->emulated, "asked_bytes", (json_int_t)bench->asked_bytes, "size_bytes",
+        (json_int_t)bench->size_bytes, "rounds", (int)bench->rounds, "pairs", pairs,
+        "fallback_gbps", figure(bench->fallback_gbps), "fallback_latency_ns",
+        figure(bench->fallback_latency_ns), "lookup_ns", figure(bench->lookup_ns), "filter_ns",
+        figure(bench->filter_ns), "translation", translation_json(&bench->translation));
     json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     putchar('\n');
     json_decref(root);

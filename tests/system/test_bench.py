@@ -63,6 +63,8 @@ class DoubleCube(unittest.TestCase):
     def test_a_lookup_is_fast(self):
         self.assertGreater(self.bench["lookup_ns"], 0)
         self.assertLess(self.bench["lookup_ns"], 200)
+        self.assertGreater(self.bench["filter_ns"], 0)
+        self.assertLess(self.bench["filter_ns"], 200)
 
     def test_translation_by_the_model(self):
         """Every pair, and all together, below 200 ns; the first time that a page is asked for it
