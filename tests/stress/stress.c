@@ -1,7 +1,7 @@
 /* stress: the threaded edge of the pool. Two threads launch kernels, copies and memsets on streams
- * of their own, allocate and free; the pool's mover works beside them, as their blocks are several
- * times the card that computes; a third thread looks up, prefetches, advises and reads counters all
- * the while.
+ * of their own, allocate, free, and have memory given back to the driver; the pool's mover works
+ * beside them, as their blocks are several times the card that computes; a third thread looks up,
+ * prefetches, advises and reads counters all the while.
  *
  * It runs on the emulated driver with real threads, above all under TSan. What each block holds is
  * known at any time, as all its words are equal and its owner's stream is ordered; it is read back
@@ -179,6 +179,17 @@ static void drop(struct launcher *self, struct owned *block)
     show(self, block);
 }
 
+/* The driver lacks memory, for a moment. */
+static void want_memory(struct launcher *self)
+{
+    static const unsigned wheres[] = {0, 0, POOL_HOST};
+    struct pool_relief relief;
+    uint64_t bytes = random_below(&self->random, 4) * 2 * MIB;
+    unsigned where = wheres[random_below(&self->random, 3)];
+    if (pool_relieve(stress.pool, where, bytes, &relief))
+        pool_relief_ends(stress.pool, &relief, random_below(&self->random, 2) != 0);
+}
+
 static void step(struct launcher *self)
 {
     struct owned *a = &self->block[random_below(&self->random, BLOCKS)];
@@ -190,6 +201,8 @@ static void step(struct launcher *self)
         copy(self, a, b);
     else if (choice < 95)
         clear(self, a);
+    else if (choice < 96)
+        want_memory(self);
     else {
         drop(self, a);
         make(self, a);
@@ -272,7 +285,7 @@ static void open_all(uint64_t seed)
     CHECK(status == VP_OK, "the pool does not open: %s", vp_status_text(status));
 }
 
-static uint64_t run_threads(uint64_t seed)
+static vp_stats run_threads(uint64_t seed)
 {
     pthread_t onlooker;
     vp_stats stats;
@@ -294,7 +307,7 @@ static uint64_t run_threads(uint64_t seed)
     sem_destroy(&stress.looks);
     vp_stats_read(stress.pool, &stats);
     CHECK(stats.live_bytes == 0, "%" PRIu64 " bytes live on after the last free", stats.live_bytes);
-    return stats.evictions;
+    return stats;
 }
 
 int main(int argc, char **argv)
@@ -310,11 +323,14 @@ int main(int argc, char **argv)
            stress.operations, LAUNCHERS);
     fflush(stdout);
     open_all(seed);
-    uint64_t evictions = run_threads(seed);
+    vp_stats stats = run_threads(seed);
     vp_close(stress.pool);
     struct emu_findings findings = emu_findings();
     CHECK(emu_findings_count() == 0, "the emulator found: %s", findings.first);
+    uint64_t evictions = stats.evictions, given_mib = stats.relief_bytes / MIB;
     CHECK(evictions > stress.operations / 100, "only %" PRIu64 " chunks were sent out", evictions);
-    printf("stress: clean, %" PRIu64 " chunks were sent out\n", evictions);
+    CHECK(given_mib || stress.operations < DEFAULT_OPERATIONS, "nothing was given to the driver");
+    printf("stress: clean, %" PRIu64 " chunks were sent out, %" PRIu64 " MiB given to the driver\n",
+           evictions, given_mib);
     return 0;
 }
