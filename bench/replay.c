@@ -31,7 +31,7 @@ enum {
 
 struct replay replay = {.steps = 12, .policy = VP_POLICY_PLAN, .scale = 1};
 
-static const char *path, *report;
+static const char *path, *report, *machine_text = "h200"; /* a name, or as in VRAMPOOL_EMULATE */
 static uint64_t hbm_bytes, host_bytes = 112 * GIB;
 static vp_options tuned;        /* chunk, ahead, reserve */
 static unsigned jitter_percent; /* work on the device takes up to so much longer */
@@ -39,23 +39,16 @@ static bool json;
 
 static bool read_options(int argc, char **argv)
 {
-    static const struct option options[] = {{"hbm", required_argument, NULL, 'c'},
-                                            {"host", required_argument, NULL, 'h'},
-                                            {"steps", required_argument, NULL, 's'},
-                                            {"policy", required_argument, NULL, 'p'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"scale", required_argument, NULL, 'x'},
-                                            {"native", no_argument, NULL, 'n'},
-                                            {"jitter", required_argument, NULL, 'r'},
-                                            {"mark", required_argument, NULL, 'm'},
-                                            {"stale", required_argument, NULL, 't'},
-                                            {"extra", required_argument, NULL, 'e'},
-                                            {"seed", required_argument, NULL, 'd'},
-                                            {"report", required_argument, NULL, 'o'},
-                                            {"chunk", required_argument, NULL, 'k'},
-                                            {"ahead", required_argument, NULL, 'a'},
-                                            {"reserve", required_argument, NULL, 'f'},
-                                            {0}};
+    static const struct option options[] = {
+        {"hbm", required_argument, NULL, 'c'},     {"host", required_argument, NULL, 'h'},
+        {"steps", required_argument, NULL, 's'},   {"policy", required_argument, NULL, 'p'},
+        {"json", no_argument, NULL, 'j'},          {"scale", required_argument, NULL, 'x'},
+        {"native", no_argument, NULL, 'n'},        {"jitter", required_argument, NULL, 'r'},
+        {"mark", required_argument, NULL, 'm'},    {"stale", required_argument, NULL, 't'},
+        {"extra", required_argument, NULL, 'e'},   {"seed", required_argument, NULL, 'd'},
+        {"report", required_argument, NULL, 'o'},  {"chunk", required_argument, NULL, 'k'},
+        {"ahead", required_argument, NULL, 'a'},   {"reserve", required_argument, NULL, 'f'},
+        {"machine", required_argument, NULL, 'i'}, {0}};
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -72,6 +65,7 @@ static bool read_options(int argc, char **argv)
         case 'k': ok = units_parse_size(optarg, &tuned.chunk_bytes); break;
         case 'a': ok = env_parse_ahead(optarg, &tuned.ahead_ops); break;
         case 'f': ok = units_parse_size(optarg, &tuned.reserve_bytes); break;
+        case 'i': machine_text = optarg; break;
         case 'x': replay.scale = strtoull(optarg, NULL, 10); break;
         case 'n': replay.native = true; break;
         case 'j': json = true; break;
@@ -140,7 +134,7 @@ static vp_status open_pool(void)
 {
     static struct machine machine;
     static struct driver driver;
-    vp_status status = machine_from_name("h200", &machine);
+    vp_status status = machine_from_text(machine_text, &machine);
     if (status != VP_OK) return status;
     /* What setting access costs beside copies out that are queued piece by piece, as the pool's are
      * (measured; machine.h has the cost beside whole chunks). */
@@ -243,7 +237,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
                         "[--policy NAME] [--jitter PERCENT] [--stale PERCENT] "
                         "[--extra MOST] [--seed N] [--report FILE] [--json] "
-                        "[--chunk SIZE] [--ahead N] [--reserve SIZE] "
+                        "[--chunk SIZE] [--ahead N] [--reserve SIZE] [--machine MACHINE] "
                         "[--scale N [--native]]\n");
         return 2;
     }

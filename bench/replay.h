@@ -31,7 +31,13 @@ EMU_CALLS(REPLAY_DECLARE)
 #undef REPLAY_DECLARE
 /* clang-format on */
 
-enum replay_thread { REPLAY_PROGRAM, REPLAY_MAPS, REPLAY_COPIES, REPLAY_STUDENT, REPLAY_THREADS };
+enum replay_thread {
+    REPLAY_PROGRAM,
+    REPLAY_MAPS,
+    REPLAY_STUDENT,
+    REPLAY_COPIES, /* and the following ones, as many as the pool has */
+    REPLAY_THREADS = REPLAY_COPIES + MOVE_WAYS,
+};
 
 enum { REPLAY_STEPS_MOST = 200, REPLAY_MARKS_MOST = 8192 };
 

@@ -198,8 +198,9 @@ void replay_play(void (*program)(void))
     }
     fiber_start(REPLAY_PROGRAM, play_program, &program);
     fiber_start(REPLAY_MAPS, play_maps, replay.pool);
-    fiber_start(REPLAY_COPIES, play_copies, replay.pool);
     fiber_start(REPLAY_STUDENT, play_student, replay.pool);
+    for (unsigned i = 0; i < pool_copiers(replay.pool); i++)
+        fiber_start(REPLAY_COPIES + i, play_copies, replay.pool);
     fiber_run_all(resumed);
     fiber_free_stacks();
 }

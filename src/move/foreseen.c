@@ -195,7 +195,7 @@ static bool map_home(struct move *move, struct chunk *chunk, struct move_action 
 {
     unsigned card = chunk->segment->card;
     bool copies = chunk->frame != NULL;
-    if (copies && !policy_take_lane(move, action, 2 * card)) return false;
+    if (copies && !policy_take_lane_in(move, action, chunk)) return false;
     struct frame *frame;
     enum found found;
     if (policy_use_plan(move, move->home[card], chunk->pages, &frame, action, &found)) {
@@ -214,13 +214,31 @@ static bool drop_dead(struct move *move, unsigned card, uint32_t ahead, struct m
     return policy_send_away(move, dead.chunk, action) == FOUND_ACTION;
 }
 
+static bool may_queue(const struct move_lane *lane)
+{
+    return !lane->busy && lane->issued - lane->ended < IN_FLIGHT;
+}
+
+static bool has_lane_in(const struct move *move, unsigned card)
+{
+    for (uint32_t way = 0; way < move->ways[card]; way++)
+        if (may_queue(&move->lanes[move_lane(card, way, false)])) return true;
+    return false;
+}
+
+static bool has_lane_out(const struct move *move, unsigned card)
+{
+    for (uint32_t way = 0; way < move->ways[card]; way++)
+        if (!move->lanes[move_lane(card, way, true)].busy) return true;
+    return false;
+}
+
 static bool bring_next(struct move *move, unsigned card, struct move_action *action)
 {
-    const struct move_lane *lane = &move->lanes[2 * card];
-    if (lane->busy || lane->issued - lane->ended >= IN_FLIGHT) return false;
     uint32_t ahead;
+    if (!has_lane_in(move, card)) return false;
     struct chunk *nearest = find_nearest(move, card, STANDING_ABSENT, UINT32_MAX, &ahead);
-    if (!nearest) return false;
+    if (!nearest || !may_queue(&move->lanes[refuge_lane_in(move, nearest)])) return false;
     uint64_t reserve = IN_RESERVES * move_reserve_pages(move), room = room_pages(move, card);
     uint64_t need = nearest->pages + growth_pages(move, ahead) + reserve;
     if (need > room + move->segments->outlooks[card].dead_pages) return false;
@@ -345,7 +363,7 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
 {
     if (policy_looked(move, &move->looked_out)) return false;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
-        if (!move->refuges[card] || move->lanes[2 * card + 1].busy) continue;
+        if (!move->refuges[card] || !has_lane_out(move, card)) continue;
         uint32_t frontier = find_frontier(move, card);
         uint32_t least = move->foresight.following->op_count / BEYOND_PART;
         if (frontier != UINT32_MAX && refuge_is_crowded(move, card) &&

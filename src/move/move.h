@@ -59,9 +59,10 @@ enum move_event {
 };
 
 enum {
-    MOVE_LANES = 2 * VP_MAX_CARDS, /* per card: 2c in, 2c+1 out */
-    MOVE_COPIES = 64,              /* copies in flight in one lane; more are not queued */
-    MOVE_WAITS = 8,                /* events one operation waits for on the device */
+    MOVE_WAYS = 4, /* pairs of lanes of a card, at most: for as many near refuges at once */
+    MOVE_LANES = 2 * MOVE_WAYS * VP_MAX_CARDS, /* see move_lane */
+    MOVE_COPIES = 64, /* copies in flight in one lane; more are not queued */
+    MOVE_WAITS = 8,   /* events one operation waits for on the device */
     MOVE_EASE_OPS = 128,
     MOVE_AHEAD_OPS = 64,
     MOVE_RESERVE_CHUNKS = 2,
@@ -198,17 +199,20 @@ struct move {
     uint32_t refuge[VP_MAX_CARDS][VP_MAX_PLACES]; /* where its chunks go, nearest first */
     uint32_t refuges[VP_MAX_CARDS];               /* 0: the card does not compute */
     uint32_t usable[VP_MAX_CARDS];                /* bit i: its chunks may be mapped in place i */
-    uint32_t attached;                            /* bit i: card i has lanes */
-    uint64_t low_pages[VP_MAX_CARDS];             /* room kept at home for what comes next */
-    uint64_t reserve_pages;     /* room kept free of forecasts; see move_reserve_pages */
-    uint32_t ahead_ops;         /* memory is made ready so many operations before its use */
-    struct list requests;       /* that wait; the first may demand */
-    struct list wanted;         /* chunks to be brought home, first come first */
-    struct list hidden;         /* chunks to be unmapped where they are */
-    struct list copied;         /* chunks whose copy out has ended, to be unmapped */
-    uint32_t moving;            /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING, SHIFTING */
-    uint32_t exclusive_running; /* operations that allow no moves beside them */
-    uint32_t making;            /* frames being made, */
+    uint32_t near[VP_MAX_CARDS]; /* so many of the first are equally near: all are used at once, */
+    uint32_t ways[VP_MAX_CARDS]; /* over so many pairs of lanes, at least one; */
+    uint32_t turn[VP_MAX_CARDS]; /* that of the next copy out */
+    uint32_t attached;           /* bit i: card i has lanes */
+    uint64_t low_pages[VP_MAX_CARDS]; /* room kept at home for what comes next */
+    uint64_t reserve_pages;           /* room kept free of forecasts; see move_reserve_pages */
+    uint32_t ahead_ops;               /* memory is made ready so many operations before its use */
+    struct list requests;             /* that wait; the first may demand */
+    struct list wanted;               /* chunks to be brought home, first come first */
+    struct list hidden;               /* chunks to be unmapped where they are */
+    struct list copied;               /* chunks whose copy out has ended, to be unmapped */
+    uint32_t moving;                  /* chunks MAPPING, SETTLING, LEAVING, UNMAPPING, SHIFTING */
+    uint32_t exclusive_running;       /* operations that allow no moves beside them */
+    uint32_t making;                  /* frames being made, */
     uint32_t making_of[VP_MAX_PLACES][FRAME_MAX_PAGES + 1]; /* by size */
     struct move_owed owed[VP_MAX_PLACES];
     uint64_t coming_pages[VP_MAX_PLACES]; /* of LEAVING, UNMAPPING, SHIFTING: will be free */
@@ -233,6 +237,22 @@ struct move {
 
 void move_create(struct move *move, struct segments *segments, struct frame_table *frames,
                  struct order *order);
+
+/* The number of a card's lane in, or out, of one of its ways. */
+static inline unsigned move_lane(unsigned card, unsigned way, bool out)
+{
+    return 2 * (way * VP_MAX_CARDS + card) + out;
+}
+
+static inline unsigned move_lane_card(unsigned lane)
+{
+    return lane / 2 % VP_MAX_CARDS;
+}
+
+static inline unsigned move_lane_way(unsigned lane)
+{
+    return lane / (2 * VP_MAX_CARDS);
+}
 
 /* Whether the operation may go to the driver now. While the verdict is HELD, ask again after each
  * change; an operation that gives up calls move_abandon. On ADMITTED the caller notes the uses

@@ -42,6 +42,23 @@ bool policy_take_lane(struct move *move, struct move_action *action, unsigned in
     return true;
 }
 
+bool policy_take_lane_out(struct move *move, struct move_action *action, unsigned card)
+{
+    uint32_t ways = move->ways[card];
+    for (uint32_t i = 0; i < ways; i++) {
+        uint32_t way = (move->turn[card] + i) % ways;
+        if (!policy_take_lane(move, action, move_lane(card, way, true))) continue;
+        move->turn[card] = way + 1;
+        return true;
+    }
+    return false;
+}
+
+bool policy_take_lane_in(struct move *move, struct move_action *action, const struct chunk *chunk)
+{
+    return policy_take_lane(move, action, refuge_lane_in(move, chunk));
+}
+
 void policy_leave_lane(struct move *move, struct move_action *action)
 {
     move->lanes[action->lane].busy = false;
@@ -129,7 +146,7 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
     }
     if (!action->may_copy) /* whoever copies will see to it, if it can be done */
         return refuge_may_come(move, chunk) ? FOUND_BUSY : FOUND_NOTHING;
-    if (!policy_take_lane(move, action, refuge_lane(move, chunk))) return FOUND_BUSY;
+    if (!policy_take_lane_out(move, action, refuge_copier(move, chunk))) return FOUND_BUSY;
     enum found found = FOUND_NOTHING;
     bool used = refuge_keeps_mapped(move, chunk);
     struct frame *target = backup_take(move, chunk, &action->check);
@@ -150,7 +167,7 @@ bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_actio
     enum found found = FOUND_NOTHING;
     unsigned card = chunk->segment->card;
     if (!chunk->backup && !refuge_is_to_spare(move, chunk)) return false;
-    if (!policy_take_lane(move, action, 2 * card + 1)) return false;
+    if (!policy_take_lane_out(move, action, card)) return false;
     action->check = chunk->backup && chunk->digested;
     struct frame *target = chunk->backup ? frame_recover(move->frames, &chunk->backup)
                                          : refuge_find(move, chunk, false, action, &found);
@@ -383,7 +400,7 @@ static enum found bring_home(struct move *move, struct chunk *chunk, struct move
         return FOUND_ACTION;
     }
     bool copies = chunk->frame != NULL;
-    if (copies && !policy_take_lane(move, action, 2 * card)) return FOUND_BUSY;
+    if (copies && !policy_take_lane_in(move, action, chunk)) return FOUND_BUSY;
     struct frame *frame = NULL;
     enum found found = FOUND_NOTHING;
     bool got = false;

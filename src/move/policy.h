@@ -18,6 +18,11 @@ bool policy_next_copy(struct move *move, struct move_action *action);
 bool policy_take_lane(struct move *move, struct move_action *action, unsigned lane);
 void policy_leave_lane(struct move *move, struct move_action *action); /* it was not needed */
 
+/* The same of the card's lanes out, by turns; and of the lane in over which the chunk comes home.
+ */
+bool policy_take_lane_out(struct move *move, struct move_action *action, unsigned card);
+bool policy_take_lane_in(struct move *move, struct move_action *action, const struct chunk *chunk);
+
 /* Turns a plan for a frame into an action; true when *frame is there to be used. */
 bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct frame **frame,
                      struct move_action *action, enum found *found);

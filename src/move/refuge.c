@@ -67,10 +67,13 @@ struct frame *refuge_find(struct move *move, const struct chunk *chunk, bool use
                           struct move_action *action, enum found *found)
 {
     unsigned card = chunk->segment->card;
+    bool leaves_home = chunk->frame && chunk->frame->place == move->home[card];
+    uint32_t near = leaves_home ? move->near[card] : 0; /* guests move on in one direction */
+    uint32_t first = action->ticket ? move_lane_way(action->lane) : 0;
     bool busy = false;
     for (unsigned closed = 0; closed < 2; closed++) {
         for (uint32_t i = 0; i < move->refuges[card]; i++) {
-            unsigned place = move->refuge[card][i];
+            unsigned place = move->refuge[card][i < near ? (i + first) % near : i];
             if (!suits(move, chunk, place, used)) continue;
             if (is_open(move, place, chunk->pages) == closed) continue;
             enum found here = FOUND_NOTHING;
@@ -112,14 +115,22 @@ bool refuge_is_to_spare(const struct move *move, const struct chunk *chunk)
 
 /* The card that has the data copies it, where it reaches all places that the chunk may go to: its
  * own link is what takes time. */
-unsigned refuge_lane(const struct move *move, const struct chunk *chunk)
+unsigned refuge_copier(const struct move *move, const struct chunk *chunk)
 {
     unsigned owner = chunk->segment->card;
     int card = card_at(move, chunk->frame->place);
     bool may = card >= 0 && (move->attached >> card & 1) != 0;
     if (may && (places_of(move, owner) & ~places_of(move, (unsigned)card)) == 0)
-        return 2 * (unsigned)card + 1;
-    return 2 * owner + 1;
+        return (unsigned)card;
+    return owner;
+}
+
+unsigned refuge_lane_in(const struct move *move, const struct chunk *chunk)
+{
+    unsigned card = chunk->segment->card;
+    uint32_t i = 0;
+    while (i + 1 < move->refuges[card] && move->refuge[card][i] != chunk->frame->place) i++;
+    return move_lane(card, i % move->ways[card], false);
 }
 
 /* Copies an absent chunk to a frame; the lane is taken. */
@@ -134,7 +145,7 @@ static enum found shift(struct move *move, struct chunk *chunk, bool used, int p
                         struct move_action *action)
 {
     assert(chunk->state == CHUNK_ABSENT);
-    if (!policy_take_lane(move, action, refuge_lane(move, chunk))) return FOUND_BUSY;
+    if (!policy_take_lane_out(move, action, refuge_copier(move, chunk))) return FOUND_BUSY;
     enum found found = FOUND_NOTHING;
     struct frame *target = place < 0 ? refuge_find(move, chunk, used, action, &found)
                                      : find_in(move, chunk, (unsigned)place, action, &found);

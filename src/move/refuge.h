@@ -27,7 +27,8 @@ static inline bool refuge_is_usable(const struct move *move, unsigned card, unsi
 }
 
 /* A frame for the chunk in the nearest refuge with room, other than where it is; `used`: where it
- * may be used in place. NULL: see *found. */
+ * may be used in place. Of equally near ones first that of the way whose lane the action has.
+ * NULL: see *found. */
 struct frame *refuge_find(struct move *move, const struct chunk *chunk, bool used,
                           struct move_action *action, enum found *found);
 
@@ -40,8 +41,12 @@ bool refuge_is_to_spare(const struct move *move, const struct chunk *chunk);
 /* Whether the chunk is to be mapped wherever it goes. */
 bool refuge_keeps_mapped(const struct move *move, const struct chunk *chunk);
 
-/* The lane for a copy of the chunk away from where it is. */
-unsigned refuge_lane(const struct move *move, const struct chunk *chunk);
+/* The card whose lanes a copy of the chunk away from where it is goes over. */
+unsigned refuge_copier(const struct move *move, const struct chunk *chunk);
+
+/* The lane over which the chunk, which is in a refuge, comes home: each near refuge has its own, as
+ * far as there are ways. */
+unsigned refuge_lane_in(const struct move *move, const struct chunk *chunk);
 
 /* The card needs memory at home: sends one guest on. */
 enum found refuge_send_guest_on(struct move *move, unsigned card, struct move_action *action);

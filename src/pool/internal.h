@@ -24,7 +24,7 @@ enum {
      * idle. */
     SAMPLE_AT_EASE = 128,
     SAMPLE_SPILLING = 8,
-    POOL_MOVERS = 2,
+    POOL_MOVERS = 1 + MOVE_WAYS,
     POOL_PIECES = 2, /* of a copy out, queued at once at most */
     AGE_GRAIN = 16,  /* operations that count as one moment when ages are compared */
 };
@@ -172,7 +172,7 @@ struct vp_pool {
     CUresult lost_with;
     unsigned mark_failures; /* in a row */
 
-    pthread_t mover[POOL_MOVERS]; /* one maps and fetches, one copies out */
+    pthread_t mover[POOL_MOVERS]; /* one maps and fetches, the others copy out */
     unsigned movers;
     bool stopping;
 
@@ -255,6 +255,7 @@ void pool_stop_mover(vp_pool *pool);
 /* The threads' bodies, which return once the pool stops: one maps and fetches, one copies out. */
 void *pool_map_main(void *pool);
 void *pool_copy_main(void *pool);
+unsigned pool_copiers(const vp_pool *pool); /* threads that copy out: for as many links at once */
 
 /* Maps `frame` at an address, for all cards that can reach it; retried a few times. */
 CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,

@@ -237,6 +237,9 @@ static void find_refuges(vp_pool *pool, unsigned card)
             if (!is_usable(pool, card, owner)) move->usable[card] &= ~(UINT32_C(1) << place);
         }
     }
+    uint32_t near = move->refuges[card];
+    move->near[card] = near; /* for all that is known */
+    move->ways[card] = near < 1 ? 1 : near < MOVE_WAYS ? near : MOVE_WAYS;
     move->refuge[card][move->refuges[card]++] = pool->host_place;
     uint64_t reserve = move_reserve_pages(move);
     move->low_pages[card] = reserve <= most_reserve(pool, card) ? reserve : 0;
@@ -487,25 +490,33 @@ static void destroy_lane(vp_pool *pool, struct pool_lane *lane)
 vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context)
 {
     assert(card < VP_MAX_CARDS);
-    struct pool_lane in = {0}, out = {0};
-    vp_status status = make_lane(pool, &in);
-    if (status == VP_OK) status = make_lane(pool, &out);
-    if (status == VP_OK) digest_open(pool, &in, &out);
-    if (status == VP_OK) probe_card(pool, card, out.stream);
+    struct pool_lane in[MOVE_WAYS] = {0}, out[MOVE_WAYS] = {0};
+    uint32_t ways = pool->move.ways[card];
+    bool digests = true;
+    vp_status status = VP_OK;
+    for (uint32_t way = 0; way < ways && status == VP_OK; way++) {
+        status = make_lane(pool, &in[way]);
+        if (status == VP_OK) status = make_lane(pool, &out[way]);
+        if (status == VP_OK) digest_open(pool, &in[way], &out[way]);
+        digests = digests && in[way].digest && out[way].digest;
+    }
+    if (status == VP_OK) probe_card(pool, card, out[0].stream);
     pool_lock(pool);
     bool first = status == VP_OK && !pool->context[card];
     if (first) {
-        pool->lanes[2 * card] = in;
-        pool->lanes[2 * card + 1] = out;
-        if (in.digest && out.digest) pool->move.digests |= 1u << card;
+        for (uint32_t way = 0; way < ways; way++) {
+            pool->lanes[move_lane(card, way, false)] = in[way];
+            pool->lanes[move_lane(card, way, true)] = out[way];
+        }
+        if (digests) pool->move.digests |= 1u << card;
         pool->context[card] = context;
         pool->computes |= 1u << card;
         pool->move.attached |= 1u << card;
     }
     pool_unlock(pool);
-    if (!first) {
-        destroy_lane(pool, &in);
-        destroy_lane(pool, &out);
+    for (uint32_t way = 0; way < ways && !first; way++) {
+        destroy_lane(pool, &in[way]);
+        destroy_lane(pool, &out[way]);
     }
     return status;
 }
@@ -561,7 +572,8 @@ static void destroy_marks(vp_pool *pool)
 static void destroy_lanes(vp_pool *pool)
 {
     for (unsigned i = 0; i < MOVE_LANES; i++) {
-        CUcontext before, context = i / 2 < pool->cards ? pool->context[i / 2] : NULL;
+        unsigned card = move_lane_card(i);
+        CUcontext before, context = card < pool->cards ? pool->context[card] : NULL;
         if (context) pool_enter_context(pool, context, &before);
         destroy_lane(pool, &pool->lanes[i]);
     }

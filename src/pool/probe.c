@@ -36,6 +36,20 @@ static double rate_of(const struct rate *rate)
     return 2 / (1 / rate->out_gbps + 1 / rate->in_gbps);
 }
 
+/* How many of the first are cards no slower than the first by a tenth. */
+static uint32_t count_near(const vp_pool *pool, unsigned card, const struct rate *rates)
+{
+    const struct move *move = &pool->move;
+    double first = 0;
+    for (uint32_t i = 0; i < move->refuges[card]; i++) {
+        const struct frame_place *place = &pool->frames.place[move->refuge[card][i]];
+        double gbps = rate_of(&rates[index_of(place)]);
+        if (i == 0) first = gbps;
+        if (place->kind != VP_PLACE_CARD || clearly * gbps < first) return i;
+    }
+    return move->refuges[card];
+}
+
 void probe_order(vp_pool *pool, unsigned card, const struct rate *rates)
 {
     struct move *move = &pool->move;
@@ -57,6 +71,7 @@ void probe_order(vp_pool *pool, unsigned card, const struct rate *rates)
         move->refuge[card][at] = place;
     }
     move->refuges[card] = kept;
+    move->near[card] = count_near(pool, card, rates);
 }
 
 /* ---- Measuring ---- */

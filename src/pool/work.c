@@ -573,8 +573,10 @@ static bool poll(vp_pool *pool)
     bool any = false;
     for (unsigned card = 0; card < pool->cards; card++) {
         if (!(pool->computes >> card & 1)) continue;
-        any |= poll_lane(pool, 2 * card);
-        any |= poll_lane(pool, 2 * card + 1);
+        for (uint32_t way = 0; way < pool->move.ways[card]; way++) {
+            any |= poll_lane(pool, move_lane(card, way, false));
+            any |= poll_lane(pool, move_lane(card, way, true));
+        }
     }
     for (unsigned slot = 0; slot < pool->order.count; slot++)
         any |= poll_stream(pool, pool->order.stream[slot]);
@@ -690,17 +692,26 @@ void *pool_copy_main(void *pool)
     return NULL;
 }
 
+unsigned pool_copiers(const vp_pool *pool)
+{
+    unsigned most = 1;
+    for (unsigned card = 0; card < pool->cards; card++)
+        if (pool->move.ways[card] > most) most = pool->move.ways[card];
+    return most;
+}
+
 vp_status pool_start_mover(vp_pool *pool)
 {
     sigset_t all, before;
     sigfillset(&all); /* the program's signals are for its own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    void *(*const mains[POOL_MOVERS])(void *) = {pool_map_main, pool_copy_main};
-    while (pool->movers < POOL_MOVERS &&
-           pthread_create(&pool->mover[pool->movers], NULL, mains[pool->movers], pool) == 0)
+    unsigned wanted = 1 + pool_copiers(pool);
+    while (pool->movers < wanted &&
+           pthread_create(&pool->mover[pool->movers], NULL,
+                          pool->movers ? pool_copy_main : pool_map_main, pool) == 0)
         pool->movers++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return pool->movers == POOL_MOVERS ? VP_OK : VP_NO_HOST_MEMORY;
+    return pool->movers == wanted ? VP_OK : VP_NO_HOST_MEMORY;
 }
 
 void pool_stop_mover(vp_pool *pool)

@@ -9,8 +9,8 @@
 
 struct sim sim;
 
-enum { MOVER = SIM_THREADS, COPIER, STUDENT, OPENS_MOST = 50 };
-_Static_assert(FIBERS == STUDENT + 1, "the pool has three threads");
+enum { MOVER = SIM_THREADS, COPIER, STUDENT = COPIER + MOVE_WAYS, OPENS_MOST = 50 };
+_Static_assert(FIBERS == STUDENT + 1, "the pool's threads, and the program's");
 
 void sim_fail(const char *format, ...)
 {
@@ -129,7 +129,8 @@ static void run_threads(void)
     for (unsigned i = 0; i < sim.profile.threads; i++)
         fiber_start(i, actions_of_thread, &sim.threads[i]);
     fiber_start(MOVER, actions_of_mover, NULL);
-    if (sim.profile.paced) fiber_start(COPIER, actions_of_copier, NULL);
+    for (unsigned i = 0; sim.profile.paced && i < pool_copiers(sim.pool); i++)
+        fiber_start(COPIER + i, actions_of_copier, NULL);
     if (sim.profile.plans) fiber_start(STUDENT, actions_of_student, NULL);
     sim.done = false;
     sim.running = true;

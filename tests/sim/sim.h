@@ -387,7 +387,7 @@ void graphs_run(struct thread *thread);
 /* actions.c */
 void actions_of_thread(void *thread);
 void actions_of_mover(void *unused);
-void actions_of_copier(void *unused);  /* the mover's other thread */
+void actions_of_copier(void *unused);  /* the mover's other threads */
 void actions_of_student(void *unused); /* the finder's */
 
 #endif

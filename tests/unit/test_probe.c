@@ -100,6 +100,22 @@ static void where_data_does_not_arrive_none_is_sent(void **state)
     expect(&rates, "lent0 card1 card3 host0");
 }
 
+/* The first ones that are as fast as the first, but not the host. */
+static void as_many_are_near_as_are_as_fast(void **state)
+{
+    struct rates rates = {0};
+    rates.of[0][0] = both(100);
+    rates.of[0][1] = both(98);
+    rates.of[0][2] = both(102);
+    rates.of[0][3] = both(78);
+    rates.of[0][RATES_HOST] = both(101);
+    expect(&rates, "lent0 card1 card2 host0 card3");
+    assert_int_equal(pool.move.near[0], 3);
+    rates.of[0][0] = both(2000);
+    expect(&rates, "lent0 card1 card2 host0 card3");
+    assert_int_equal(pool.move.near[0], 1);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -110,6 +126,7 @@ int main(void)
         CASE(the_way_back_counts_as_well),
         CASE(what_is_not_known_stays_before_the_host),
         CASE(where_data_does_not_arrive_none_is_sent),
+        CASE(as_many_are_near_as_are_as_fast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

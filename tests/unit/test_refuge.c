@@ -237,7 +237,71 @@ static void others_make_way_for_what_fits_nowhere(void **state)
     assert_true(at_host >= 1);
 }
 
-#define TWO(name) cmocka_unit_test_setup_teardown(name, begin_two, end)
+/* ---- Equally near refuges ---- */
+
+static unsigned peers[2];
+
+/* Card 0 computes; two others lend it their memory, as fast the one as the other. */
+static int begin_near(void **state)
+{
+    begin(state);
+    for (unsigned i = 0; i < 2; i++) {
+        peers[i] = frame_place_add(&frames, "peer", VP_PLACE_CARD, 1 + (int)i, HOME_PAGES);
+        move.refuge[0][i] = peers[i];
+    }
+    move.refuge[0][2] = host;
+    move.refuges[0] = 3;
+    move.near[0] = move.ways[0] = 2;
+    return 0;
+}
+
+static void near_ones_take_turns(void **state)
+{
+    struct segment *gone[4];
+    overflow(gone, 4);
+    for (unsigned i = 0; i < 4; i++) assert_int_equal(place_of(gone[i]), peers[i % 2]);
+    assert_int_equal(refuge_lane_in(&move, &gone[0]->chunks[0]),
+                     refuge_lane_in(&move, &gone[2]->chunks[0]));
+    assert_int_not_equal(refuge_lane_in(&move, &gone[0]->chunks[0]),
+                         refuge_lane_in(&move, &gone[1]->chunks[0]));
+    run(gone[1]); /* and comes back */
+    assert_true(move_chunk_is_home(&move, &gone[1]->chunks[0]));
+}
+
+static void a_full_one_leaves_it_to_the_other(void **state)
+{
+    struct segment *gone[HOME_PAGES];
+    frames.place[peers[0]].capacity_pages = 1;
+    overflow(gone, HOME_PAGES);
+    unsigned in_first = 0, in_second = 0;
+    for (unsigned i = 0; i < HOME_PAGES; i++) {
+        in_first += place_of(gone[i]) == peers[0];
+        in_second += place_of(gone[i]) == peers[1];
+    }
+    assert_int_equal(in_first, 1);
+    assert_int_equal(in_second, HOME_PAGES - 1);
+}
+
+static void copies_go_out_side_by_side(void **state)
+{
+    struct move_action copy[2], none;
+    for (unsigned i = 0; i < HOME_PAGES; i++) run(take_on(0, 1));
+    struct operation op = on(take_on(0, 3));
+    assert_int_equal(ask(&op), MOVE_HELD);
+    for (unsigned i = 0; i < 2; i++) {
+        do assert_true(move_next(&move, MOVE_WORKER_COPIES, &copy[i]));
+        while (copy[i].kind != MOVE_DO_COPY && (succeed(&copy[i]), true));
+    }
+    assert_int_not_equal(copy[0].lane, copy[1].lane);
+    assert_int_not_equal(copy[0].to->place, copy[1].to->place);
+    assert_false(move_next(&move, MOVE_WORKER_COPIES, &none)); /* both links are busy */
+    for (unsigned i = 0; i < 2; i++) succeed(&copy[i]);
+    copies_end();
+    move_abandon(&move, &op.request);
+}
+
+#define NEAR(name) cmocka_unit_test_setup_teardown(name, begin_near, end)
+#define TWO(name)  cmocka_unit_test_setup_teardown(name, begin_two, end)
 
 int main(void)
 {
@@ -253,6 +317,9 @@ int main(void)
         TWO(a_mapped_guest_moves_on_too),
         TWO(data_is_used_where_that_is_possible),
         TWO(others_make_way_for_what_fits_nowhere),
+        NEAR(near_ones_take_turns),
+        NEAR(a_full_one_leaves_it_to_the_other),
+        NEAR(copies_go_out_side_by_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
