@@ -4,11 +4,10 @@
 
 #include "base/units.h"
 
-/* Measured on one H200 with one piece outstanding: 2, 4, 8 MiB at 43.5, 49.0, 50.9 GB/s
- * against 55.3 unpaced, which is 10 us a piece; a set access meanwhile took 57, 105, 92 us against
- * 30 to 44, which is half a piece more. 16 MiB are beyond that and follow from the same two lines.
- */
-enum { PIECE_BYTES = 16 << 20, PACE_NS = 10000 };
+/* As in pool/pieces.c. Measured on one H200 with one piece of 2, 4, 8 MiB outstanding: a set access
+ * meanwhile took 57, 105, 92 us against 30 to 44, which is half a piece more. That pieces follow
+ * each other without a gap is not measured yet. */
+enum { PIECE_BYTES = 8 << 20 };
 
 /* Links that no description numbers: each card's own to the host, and those of pairs of cards whose
  * paths are given as they are. */
@@ -70,7 +69,6 @@ void plan_costs_of(const struct machine *machine, unsigned card, const unsigned 
         .refuges = count,
         .queue_ns = calls->copy.base_ns + calls->record.base_ns + calls->query.base_ns,
         .piece_bytes = PIECE_BYTES,
-        .pace_ns = PACE_NS,
         .map = calls->map,
         .unmap = calls->unmap_card,
         .access = calls->access_card,

@@ -2,8 +2,9 @@
  *
  * Taken from the machine's description. Each refuge, another card or the host, has a way in and a
  * way out; ways that have links in common leave each other less. Copies out are paced: cut in
- * pieces, one of them queued at a time on each way, because setting access to a mapping waits for
- * what is queued (1 ms where the queue is full, half a piece on average where it is paced). */
+ * pieces, one of them queued at a time on each way and the next one when that is about to end,
+ * because setting access to a mapping waits for what is queued (1 ms where the queue is full, half
+ * a piece on average where it is paced). */
 #ifndef PLAN_COSTS_H
 #define PLAN_COSTS_H
 
@@ -44,7 +45,6 @@ struct plan_costs {
     struct plan_refuge refuge[PLAN_REFUGES];
     uint64_t queue_ns;                           /* the host's time for queueing one copy */
     uint64_t piece_bytes;                        /* of copies out */
-    uint64_t pace_ns;                            /* of a piece, its start included */
     struct machine_call_cost map, unmap, access; /* a frame of the card */
     struct machine_call_cost make, release;      /* the same */
     double in_place; /* time of a use in place, relative to one copy of the same bytes */

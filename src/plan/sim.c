@@ -520,14 +520,6 @@ static bool end_copies_out(struct sim *sim)
     return any;
 }
 
-/* What passes before a piece flows: the one before it is known to have ended only some time after.
- */
-static uint64_t piece_start_ns(const struct sim *sim, uint32_t refuge)
-{
-    uint64_t start_ns = sim->costs->refuge[refuge].out.start_ns;
-    return start_ns > sim->costs->pace_ns ? start_ns : sim->costs->pace_ns;
-}
-
 static bool start_copies_out(struct sim *sim)
 {
     struct executor_action action;
@@ -541,9 +533,8 @@ static bool start_copies_out(struct sim *sim)
         if (!executor_next(&sim->executor, EXECUTOR_OUT, &action)) return any;
         sim->step.kinds[action.kind]++;
         if (action.kind == EXECUTOR_EVICT) note_swapped(sim, &action);
-        uint64_t pieces = units_div_up(action.bytes, sim->costs->piece_bytes);
         start_flow(sim, &sim->flow[action.refuge][FLOW_OUT], &action, (double)action.bytes,
-                   pieces * piece_start_ns(sim, action.refuge));
+                   sim->costs->refuge[action.refuge].out.start_ns);
         busy |= 1u << action.refuge;
         any = true;
     }
