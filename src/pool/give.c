@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "pool/internal.h"
 
-enum { TRIES = 8 };
+enum { TRIES = 32 };
 
 #define GIVE(name, parameters, symbol, arguments)                                                  \
     void name parameters                                                                           \
