@@ -367,7 +367,7 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
         uint32_t frontier = find_frontier(move, card);
         uint32_t least = move->foresight.following->op_count / BEYOND_PART;
         if (frontier != UINT32_MAX && refuge_is_crowded(move, card) &&
-            refuge_send_guest_on(move, card, action) == FOUND_ACTION)
+            refuge_send_guest_on(move, card, true, action) == FOUND_ACTION)
             return true;
         struct furthest live = {0};
         if (frontier != UINT32_MAX) live = find_furthest(move, card, STANDING_LIVE);

@@ -55,10 +55,15 @@ static void give(struct move *move, struct frame *frame)
     if (frame) frame_give(move->frames, frame);
 }
 
-static void note_failure(struct move *move)
+/* Those who demand, perhaps this. */
+static void note_failure(struct move *move, const struct move_action *action)
 {
-    if (list_empty(&move->requests)) return;
-    list_entry(move->requests.next, struct move_request, link)->failures++;
+    list_each(node, &move->requests)
+    {
+        struct move_request *request = list_entry(node, struct move_request, link);
+        bool concerned = !action->chunk || (request->cards >> action->chunk->segment->card & 1);
+        if (request->pinned && concerned) request->failures++;
+    }
 }
 
 static void map_done(struct move *move, const struct move_action *action,
@@ -67,7 +72,7 @@ static void map_done(struct move *move, const struct move_action *action,
     struct chunk *chunk = action->chunk;
     struct frame *old = chunk->frame, *new = chunk->other;
     if (!result->ok) {
-        note_failure(move);
+        note_failure(move, action);
         switch (result->mapping) {
         case MOVE_MAPPED_OLD: chunk_change(move, chunk, MOVE_MAP_UNDONE, old, NULL); break;
         case MOVE_MAPPED_NOWHERE: chunk_change(move, chunk, MOVE_MAP_FAILED, old, NULL); break;
@@ -133,7 +138,7 @@ static void shift_done(struct move *move, const struct move_action *action,
     if (result->recalled)
         move->counts.recalls++;
     else
-        note_failure(move);
+        note_failure(move, action);
     end_shift(move, action->chunk, MOVE_STAYED);
 }
 
@@ -161,7 +166,7 @@ static void copy_done(struct move *move, const struct move_action *action,
     if (result->recalled)
         move->counts.recalls++;
     else
-        note_failure(move);
+        note_failure(move, action);
     struct frame *target = chunk->other;
     /* What was found to be changed has a backup no more. */
     chunk->digested &= action->check && result->intact && !result->digested;
@@ -176,7 +181,7 @@ static void unmap_done(struct move *move, const struct move_action *action,
     struct frame *old = chunk->frame, *new = chunk->other;
     switch (result->mapping) {
     case MOVE_MAPPED_OLD:
-        note_failure(move);
+        note_failure(move, action);
         chunk_change(move, chunk, MOVE_UNMAP_FAILED, old, NULL);
         if (new &&new != old) backup_keep(move, chunk, new);
         return;
@@ -209,7 +214,7 @@ static void make_done(struct move *move, const struct move_action *action,
         frame_give(move->frames, frame);
         return;
     }
-    note_failure(move);
+    note_failure(move, action);
     frame_fail(move->frames, action->place, action->pages, result->exhausted);
 }
 
@@ -224,7 +229,7 @@ static void release_done(struct move *move, const struct move_action *action,
         frame_forget(move->frames, action->from);
         return;
     }
-    note_failure(move);
+    note_failure(move, action);
     frame_keep(move->frames, action->from);
 }
 
@@ -458,6 +463,7 @@ void move_touches_change(struct move *move, struct move_request *request)
 static void leave_queue(struct move *move, struct move_request *request)
 {
     move_touches_change(move, request);
+    if (move->requests.next == &request->link) move->narrow = false;
     if (request->queued) list_remove(&request->link);
     request->queued = false;
 }
@@ -480,9 +486,34 @@ static enum admission admit_all(struct move *move, struct move_request *request,
     return all;
 }
 
+static uint32_t cards_of(const struct move_request *request)
+{
+    uint32_t cards = 0;
+    if (request->exclusive) return UINT32_MAX;
+    for (uint32_t i = 0; i < request->count; i++)
+        if (!move_touch_is_gone(&request->touches[i]))
+            cards |= UINT32_C(1) << request->touches[i].segment->card;
+    return cards;
+}
+
+/* Two who do not fit together must not take each other's chunks: of those that touch the same
+ * card's the first may demand. */
+static bool may_demand(const struct move *move, const struct move_request *request)
+{
+    list_each(node, &move->requests)
+    {
+        const struct move_request *other = list_entry(node, struct move_request, link);
+        if (other == request) return true;
+        if (move->strict || move->narrow || (other->cards & request->cards)) return false;
+    }
+    return true;
+}
+
 enum move_verdict move_admit(struct move *move, struct move_request *request)
 {
-    bool first = list_empty(&move->requests) || move->requests.next == &request->link;
+    request->cards = cards_of(request);
+    bool first = may_demand(move, request);
+    if (!first && request->pinned) move_touches_change(move, request);
     if (first) set_pins(move, request, true);
     enum admission all = admit_all(move, request, first);
     /* In turn, if all have to: or who waits for the device to be idle would wait for ever. */

@@ -132,11 +132,12 @@ struct move_request {
     struct move_touch *touches;
     uint32_t count;
     uint32_t slot;   /* the operation's stream */
+    uint32_t cards;  /* bit i: it touches what is card i's; all where it runs alone */
     bool exclusive;  /* nothing may be on the move beside it */
     bool host_waits; /* for copies in flight, instead of on the device: its stream captures */
     bool queued;     /* in the queue of requests that wait */
-    bool pinned;
-    bool no_room; /* what is not at home is used in place */
+    bool pinned;     /* what it touches is: it may demand */
+    bool no_room;    /* what is not at home is used in place */
     bool failed;
     uint32_t failures;
     bool in_place_pays; /* its function was measured: rather so than make room */
@@ -206,7 +207,8 @@ struct move {
     uint64_t low_pages[VP_MAX_CARDS]; /* room kept at home for what comes next */
     uint64_t reserve_pages;           /* room kept free of forecasts; see move_reserve_pages */
     uint32_t ahead_ops;               /* memory is made ready so many operations before its use */
-    struct list requests;             /* that wait; the first may demand */
+    struct list requests;             /* that wait; the first of each card's may demand */
+    bool narrow;                      /* but only the first of all, until that one goes */
     struct list wanted;               /* chunks to be brought home, first come first */
     struct list hidden;               /* chunks to be unmapped where they are */
     struct list copied;               /* chunks whose copy out has ended, to be unmapped */
@@ -302,6 +304,17 @@ uint64_t move_wanted_pages(const struct move *move);
 static inline bool move_touch_is_gone(const struct move_touch *touch)
 {
     return touch->segment->state != SEGMENT_LIVE || touch->segment->generation != touch->generation;
+}
+
+/* Whether some request but this one may demand. */
+static inline bool move_others_demand(const struct move *move, const struct move_request *request)
+{
+    list_each(node, &move->requests)
+    {
+        const struct move_request *other = list_entry(node, struct move_request, link);
+        if (other != request && other->pinned) return true;
+    }
+    return false;
 }
 
 /* True while moves are made ahead of need. */

@@ -88,7 +88,7 @@ bool owed_next_eviction(struct move *move, struct move_action *action)
         const struct move_owed *owed = &move->owed[home];
         if (!move->refuges[card] || !owed->wanted_pages) continue;
         if (coming_pages(move, home) >= owed->wanted_pages) continue;
-        enum found found = refuge_send_guest_on(move, card, action);
+        enum found found = refuge_send_guest_on(move, card, false, action);
         if (found == FOUND_NOTHING) found = policy_evict(move, card, action);
         if (found == FOUND_ACTION) return true;
         /* Whoever copies out sees the same, so that either may say that there is no more. */

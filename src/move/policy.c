@@ -314,13 +314,22 @@ void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 
+/* Who may demand the chunk; NULL: nobody does. */
+static struct move_request *demander(const struct move *move, const struct chunk *chunk)
+{
+    list_each(node, &move->requests)
+    {
+        struct move_request *request = list_entry(node, struct move_request, link);
+        if (request->cards >> chunk->segment->card & 1) return request;
+    }
+    return NULL;
+}
+
 /* No room at home, and none to be made: the chunk is used where it is, or comes into being
  * elsewhere. */
 static enum found use_in_place(struct move *move, struct chunk *chunk, struct move_action *action)
 {
-    struct move_request *request = list_empty(&move->requests)
-                                       ? NULL
-                                       : list_entry(move->requests.next, struct move_request, link);
+    struct move_request *request = demander(move, chunk);
     if (request) request->no_room = true;
     if (!request || chunk->state == CHUNK_RESIDENT) {
         chunk_unqueue(chunk);
@@ -342,8 +351,14 @@ static enum found use_in_place(struct move *move, struct chunk *chunk, struct mo
         }
     }
     if (found == FOUND_NOTHING) found = refuge_clear_way(move, chunk, action);
-    if (found == FOUND_NOTHING && !move->moving && !move->making) request->failed = true;
-    return found;
+    if (found != FOUND_NOTHING || move->moving || move->making) return found;
+    if (!move_others_demand(move, request)) {
+        request->failed = true;
+        return found;
+    }
+    move->narrow = true; /* what others have pinned may be what stands in the way */
+    move->changes++;
+    return FOUND_BUSY;
 }
 
 uint64_t policy_wanted_pages(const struct move *move, unsigned card)
@@ -360,9 +375,10 @@ uint64_t policy_wanted_pages(const struct move *move, unsigned card)
 /* Who demands the chunk had better use it over the link than send others away for it. */
 static bool is_better_far(const struct move *move, const struct chunk *chunk)
 {
-    if (list_empty(&move->requests) || !chunk->pins || chunk->state == CHUNK_EMPTY) return false;
+    const struct move_request *request = demander(move, chunk);
+    if (!request || !chunk->pins || chunk->state == CHUNK_EMPTY) return false;
     if (!refuge_is_usable(move, chunk->segment->card, chunk->frame->place)) return false;
-    return list_entry(move->requests.next, struct move_request, link)->in_place_pays;
+    return request->in_place_pays;
 }
 
 /* The chunk's home is full. */
@@ -371,7 +387,7 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
     unsigned card = chunk->segment->card, home = move->home[card];
     uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
     if (coming >= policy_wanted_pages(move, card)) return FOUND_BUSY;
-    enum found guest = refuge_send_guest_on(move, card, action);
+    enum found guest = refuge_send_guest_on(move, card, false, action);
     if (guest != FOUND_NOTHING) return guest;
     if (is_better_far(move, chunk)) {
         enum found dead = policy_drop_dead(move, card, action);
@@ -437,7 +453,7 @@ static bool next_spare(struct move *move, struct move_action *action)
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home];
         if (room >= move->low_pages[card]) continue;
         enum found guest = FOUND_NOTHING;
-        if (refuge_is_crowded(move, card)) guest = refuge_send_guest_on(move, card, action);
+        if (refuge_is_crowded(move, card)) guest = refuge_send_guest_on(move, card, true, action);
         if (guest == FOUND_NOTHING) guest = policy_evict(move, card, action);
         if (guest == FOUND_ACTION) return true;
     }
@@ -488,7 +504,7 @@ bool policy_next_copy(struct move *move, struct move_action *action)
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home] +
                         move->frames->place[home].parked_pages;
         if (policy_wanted_pages(move, card) <= room) continue;
-        enum found guest = refuge_send_guest_on(move, card, action);
+        enum found guest = refuge_send_guest_on(move, card, false, action);
         if (guest == FOUND_NOTHING) guest = policy_evict(move, card, action);
         if (guest == FOUND_ACTION) return true;
     }

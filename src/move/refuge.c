@@ -44,6 +44,13 @@ static bool is_open(const struct move *move, unsigned place, uint32_t pages)
            kept + pages <= frame_capacity_pages(&move->frames->place[place]);
 }
 
+/* Whether a home that is not open has room beside what its card demands. */
+static bool has_room_to_spare(const struct move *move, unsigned place, uint32_t pages)
+{
+    uint64_t wanted = policy_wanted_pages(move, (unsigned)card_at(move, place));
+    return frame_room_pages(move->frames, place) >= pages + wanted;
+}
+
 static bool suits(const struct move *move, const struct chunk *chunk, unsigned place, bool used)
 {
     if (chunk->frame && chunk->frame->place == place) return false;
@@ -76,6 +83,7 @@ struct frame *refuge_find(struct move *move, const struct chunk *chunk, bool use
             unsigned place = move->refuge[card][i < near ? (i + first) % near : i];
             if (!suits(move, chunk, place, used)) continue;
             if (is_open(move, place, chunk->pages) == closed) continue;
+            if (closed && !has_room_to_spare(move, place, chunk->pages)) continue;
             enum found here = FOUND_NOTHING;
             struct frame *frame = find_in(move, chunk, place, action, &here);
             *found = here;
@@ -94,6 +102,10 @@ bool refuge_may_come(const struct move *move, const struct chunk *chunk)
     for (uint32_t i = 0; i < move->refuges[card]; i++) {
         unsigned place = move->refuge[card][i];
         if (!suits(move, chunk, place, used)) continue;
+        if (!is_open(move, place, chunk->pages)) {
+            if (has_room_to_spare(move, place, chunk->pages)) return true;
+            continue;
+        }
         if (frame_room_pages(move->frames, place) >= chunk->pages) return true;
         if (room_is_coming(&move->frames->place[place])) return true;
     }
@@ -201,7 +213,23 @@ static bool has_room_at_home(const struct move *move, const struct chunk *chunk)
     return frame_room_pages(move->frames, home) >= chunk->pages + move->low_pages[card];
 }
 
-enum found refuge_send_guest_on(struct move *move, unsigned card, struct move_action *action)
+/* Whether it can go where nobody else needs the room: else two cards that are short of some would
+ * send it to and fro. */
+static bool has_open_refuge(const struct move *move, const struct chunk *chunk)
+{
+    unsigned card = chunk->segment->card;
+    bool used = refuge_keeps_mapped(move, chunk);
+    for (uint32_t i = 0; i < move->refuges[card]; i++) {
+        unsigned place = move->refuge[card][i];
+        if (suits(move, chunk, place, used) && is_open(move, place, chunk->pages) &&
+            frame_room_pages(move->frames, place) >= chunk->pages)
+            return true;
+    }
+    return false;
+}
+
+enum found refuge_send_guest_on(struct move *move, unsigned card, bool ahead,
+                                struct move_action *action)
 {
     unsigned home = move->home[card];
     enum found all = FOUND_NOTHING;
@@ -212,7 +240,7 @@ enum found refuge_send_guest_on(struct move *move, unsigned card, struct move_ac
         bool busy = false;
         struct chunk *chunk = find_chunk(move, owner, home, &busy);
         if (busy) all = FOUND_BUSY;
-        if (!chunk) continue;
+        if (!chunk || (ahead && !has_open_refuge(move, chunk))) continue;
         if (has_room_at_home(move, chunk)) {
             move_want(move, chunk);
             return FOUND_BUSY;

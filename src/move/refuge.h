@@ -5,8 +5,8 @@
  * there is a guest: it comes only where that card needs no memory of its own (a home is *open*, as
  * far as it is larger than all that lives for its card), and moves on to its next refuge when the
  * card does need it. A home whose guests had to go stays closed for a while, so that nothing moves
- * to and fro. Where there is no other room at all, a chunk may go to a home that is not open: what
- * was promised is kept.
+ * to and fro. Where there is no other room at all, a chunk may go to a home that is not open,
+ * beside what its card demands: what was promised is kept.
  *
  * Data can lie wherever the card's copies reach. Used where it is, in place, it is only where all
  * that may use it reach it too, and atomics work as they do at home: in places that are *usable*.
@@ -48,8 +48,10 @@ unsigned refuge_copier(const struct move *move, const struct chunk *chunk);
  * far as there are ways. */
 unsigned refuge_lane_in(const struct move *move, const struct chunk *chunk);
 
-/* The card needs memory at home: sends one guest on. */
-enum found refuge_send_guest_on(struct move *move, unsigned card, struct move_action *action);
+/* The card needs memory at home: sends one guest on. `ahead` of need only to where there is room
+ * that nobody else needs. */
+enum found refuge_send_guest_on(struct move *move, unsigned card, bool ahead,
+                                struct move_action *action);
 
 /* Whether all that lives for the card does not fit its memory beside the guests there, and what it
  * keeps ready. */

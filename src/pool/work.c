@@ -694,10 +694,10 @@ void *pool_copy_main(void *pool)
 
 unsigned pool_copiers(const vp_pool *pool)
 {
-    unsigned most = 1;
+    unsigned ways = 0;
     for (unsigned card = 0; card < pool->cards; card++)
-        if (pool->move.ways[card] > most) most = pool->move.ways[card];
-    return most;
+        if (pool->options.compute_cards >> card & 1) ways += pool->move.ways[card];
+    return ways < 1 ? 1 : ways < MOVE_WAYS ? ways : MOVE_WAYS;
 }
 
 vp_status pool_start_mover(vp_pool *pool)

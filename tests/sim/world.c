@@ -61,7 +61,7 @@ static void choose_options(uint64_t page, uint64_t card_pages)
 {
     vp_options *options = &sim.options;
     vp_options_init(options);
-    unsigned computing = sim_chance(50) ? 1 : 1 + (unsigned)sim_below(sim.profile.cards);
+    unsigned computing = sim_chance(25) ? 1 : 1 + (unsigned)sim_below(sim.profile.cards);
     options->compute_cards = (1u << computing) - 1;
     options->lend_cards = (uint32_t)random_next(&sim.program);
     options->always_mapped = sim_chance(20);

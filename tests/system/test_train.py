@@ -168,11 +168,11 @@ class Train(unittest.TestCase):
 
     def test_a_card_lends_what_it_does_not_need(self):
         """The second card also computes, but not yet: nothing has to go to the host."""
-        report = self.run_pooled("--emulate", "2x108M", "--compute", "0,1")
+        report = self.run_pooled("--emulate", "2x128M", "--compute", "0,1")
         peaks = {place["name"]: place["peak_bytes"] for place in report["places"]}
         self.assertGreater(peaks["card1"], 0)
         self.assertEqual(peaks["host0"], 0)
-        report = self.run_pooled("--emulate", "2x108M", "--compute", "0,1", "--lend", "none")
+        report = self.run_pooled("--emulate", "2x128M", "--compute", "0,1", "--lend", "none")
         peaks = {place["name"]: place["peak_bytes"] for place in report["places"]}
         self.assertEqual(peaks["card1"], 0)
         self.assertGreater(peaks["host0"], 0)
