@@ -105,8 +105,8 @@ uint64_t emu_fail_count(const char *symbol);
 /* All symbols that emu_fail_call takes. */
 const char *const *emu_call_names(size_t *count);
 
-/* The card falls off the bus: all its contexts return CUDA_ERROR_UNKNOWN from now on. It is a relay
- * no more. */
+/* The card falls off the bus: all its contexts return CUDA_ERROR_UNKNOWN from now on, and contexts
+ * of other cards are lost when they use its memory. It is a relay no more. */
 void emu_lose_card(unsigned card);
 
 /* On a routed machine: so many more of the lanes between two cards (or a card and MACHINE_SWITCH)

@@ -195,6 +195,12 @@ void op_fault(struct op *op, uint64_t address, int mode)
 {
     op->faulted = true;
     struct mapping *mapping = mapping_at(address);
+    if (mapping && is_gone(mapping)) {
+        log_info("emulator: %s on card %u touched memory of card %d, which is lost: the context is "
+                 "lost, too",
+                 op->name, op->card, mapping->phys->place);
+        return;
+    }
     finding(&found.faults, "fault at %llu ns: %s in stream %u %s 0x%llx on card %u, %s",
             (unsigned long long)emu.device_ns, op->name, op->stream_id,
             mode & EMU_WRITE ? "writes" : "reads", (unsigned long long)address, op->card,

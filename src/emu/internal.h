@@ -144,6 +144,7 @@ void mapping_remove(struct mapping *mapping);
 struct reservation *reservation_new(uint64_t bytes, uint64_t alignment, uint64_t hint, bool plain);
 void reservation_free(struct reservation *reservation);
 bool is_open(const struct mapping *mapping);
+bool is_gone(const struct mapping *mapping); /* memory of a card that is lost */
 bool right_of(const struct mapping *mapping, unsigned card, int mode);
 struct host_memory *host_memory_at(uint64_t address);
 CUresult memory_alloc(struct context *context, uint64_t bytes, bool async, CUdeviceptr *address);

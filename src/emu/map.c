@@ -273,6 +273,12 @@ bool is_open(const struct mapping *mapping)
     return false;
 }
 
+bool is_gone(const struct mapping *mapping)
+{
+    int place = mapping->phys->place;
+    return place < (int)emu.machine.cards && emu.card_lost[place];
+}
+
 bool right_of(const struct mapping *mapping, unsigned card, int mode)
 {
     unsigned need = (unsigned)mode & CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -329,7 +335,7 @@ bool spot_find(uint64_t address, uint64_t bytes, unsigned card, int mode, enum t
     assert(bytes > 0);
     if (!address_is_device(address)) return host_spot(address, bytes, how, spot);
     struct mapping *mapping = mapping_find(address);
-    if (!mapping || !may(mapping, card, mode, how)) return false;
+    if (!mapping || !may(mapping, card, mode, how) || is_gone(mapping)) return false;
     uint64_t contiguous, offset = address - mapping->range.start;
     spot->at = phys_at(mapping->phys, offset, &contiguous);
     spot->bytes = contiguous < bytes ? contiguous : bytes;

@@ -134,6 +134,7 @@ CUresult do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = place_of(prop, &place);
     if (result != CUDA_SUCCESS) return result;
+    if (place < (int)emu.machine.cards && emu.card_lost[place]) return CUDA_ERROR_UNKNOWN;
     struct phys *phys = phys_new(place, bytes, false, &result);
     bool on_card = place < (int)emu.machine.cards;
     charge_locked(on_card ? emu.machine.costs.create_card : emu.machine.costs.create_host,

@@ -182,6 +182,29 @@ static void a_lost_card_answers_no_more(void **state)
     assert_int_equal(cu.cuMemAlloc_v2(&at, 4096), CUDA_SUCCESS); /* the other one does */
 }
 
+static void the_memory_of_a_lost_card_is_gone(void **state)
+{
+    (void)state;
+    CUcontext other;
+    CUdeviceptr far, near;
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    size_t bytes = 0;
+    assert_int_equal(cu.cuMemGetAllocationGranularity(&bytes, &prop, 0), CUDA_SUCCESS);
+    assert_int_equal(cu.cuMemAlloc_v2(&far, 4096), CUDA_SUCCESS);
+    assert_int_equal(cu.cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
+    assert_int_equal(cu.cuCtxSetCurrent(other), CUDA_SUCCESS);
+    assert_int_equal(cu.cuMemAlloc_v2(&near, 4096), CUDA_SUCCESS);
+    assert_int_equal(cu.cuMemcpyAsync(near, far, 4096, NULL), CUDA_SUCCESS);
+    assert_int_equal(cu.cuCtxSynchronize(), CUDA_SUCCESS);
+    emu_lose_card(0);
+    assert_int_equal(cu.cuMemCreate(&handle, bytes, &prop, 0), CUDA_ERROR_UNKNOWN);
+    assert_int_equal(cu.cuMemcpyAsync(near, far, 4096, NULL), CUDA_SUCCESS);
+    assert_int_equal(cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(emu_findings().faults, 0); /* nothing that a correct program does not cause */
+}
+
 static void big_runs_need_no_data(void **state)
 {
     (void)state;
@@ -219,6 +242,7 @@ int main(void)
         cmocka_unit_test(counts_what_was_left),
         TEST(any_call_can_fail),
         TEST(a_lost_card_answers_no_more),
+        TEST(the_memory_of_a_lost_card_is_gone),
         cmocka_unit_test(big_runs_need_no_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
