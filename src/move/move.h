@@ -109,7 +109,7 @@ enum move_mapping { MOVE_MAPPED_NOWHERE, MOVE_MAPPED_OLD, MOVE_MAPPED_NEW };
 struct move_result {
     bool ok;
     int driver;     /* MARK: what the driver said */
-    bool exhausted; /* MAKE: the place has no more memory */
+    bool exhausted; /* MAKE: the place gives no more memory */
     bool recalled;  /* COPY: it was broken off because an operation needs the chunk */
     bool unchanged; /* COPY: nothing was copied, `to` holds the data */
     bool intact;    /* COPY, failed: `to` holds what it held */

@@ -139,6 +139,7 @@ struct vp_pool {
     CUmemAllocationProp place_prop[VP_MAX_PLACES];
     CUmemAccessDesc access[VP_MAX_PLACES][VP_MAX_CARDS];
     unsigned accesses[VP_MAX_PLACES];
+    _Atomic uint32_t severed[VP_MAX_PLACES]; /* bit i: card i has lost its way to that memory */
     vp_addr alias_base, alias_next, alias_end;
     vp_addr *alias_free; /* slots given back, as a stack */
     uint64_t alias_free_count, alias_free_room;

@@ -66,7 +66,9 @@ static void lose(vp_pool *pool, CUresult result)
 
 static bool retry(const vp_pool *pool, CUresult result, unsigned *tries)
 {
-    bool again = result != CUDA_SUCCESS && result != CUDA_ERROR_ILLEGAL_ADDRESS && ++*tries < TRIES;
+    bool final = result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS ||
+                 result == CUDA_ERROR_INVALID_DEVICE;
+    bool again = !final && ++*tries < TRIES;
     if (again)
         log_debug("a mapping call failed with %s; trying again",
                   driver_error_name(pool->driver, result));
@@ -127,6 +129,65 @@ void pool_clear_residue(vp_pool *pool, vp_addr address, uint64_t bytes)
     }
 }
 
+/* Chunks of the card do not go to the place any more; those that lie there come back. */
+static void leave_out(struct move *move, unsigned card, unsigned place)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < move->refuges[card]; i++)
+        if (move->refuge[card][i] != place) move->refuge[card][kept++] = move->refuge[card][i];
+    move->refuges[card] = kept;
+}
+
+/* A link was lost: finds out which cards can be given access to the place's memory no more. They
+ * are left out from now on, and nothing is used in place there. False: no others than before. */
+static bool sever(vp_pool *pool, unsigned place)
+{
+    const struct frame_place *there = &pool->frames.place[place];
+    uint32_t gone = 0;
+    for (unsigned i = 0; i < pool->accesses[place] && there->kind == VP_PLACE_CARD; i++) {
+        int card = pool->access[place][i].location.id, can = 1;
+        if (card == there->id) continue;
+        if (pool->driver->cuDeviceCanAccessPeer(&can, card, there->id) != CUDA_SUCCESS) can = 1;
+        gone |= can ? 0 : UINT32_C(1) << card;
+    }
+    pool_lock(pool);
+    gone &= ~pool->severed[place];
+    pool->severed[place] |= gone;
+    for (unsigned card = 0; card < pool->cards && gone; card++) {
+        if (pool->move.home[card] != place) pool->move.usable[card] &= ~(UINT32_C(1) << place);
+        if (gone >> card & 1) leave_out(&pool->move, card, place);
+    }
+    pool->move.changes++;
+    pool_unlock(pool);
+    for (unsigned card = 0; card < pool->cards; card++)
+        if (gone >> card & 1)
+            log_warn(
+                "card %u cannot use %s any more: a link is lost; what lies there is copied back "
+                "when it is needed",
+                card, there->name);
+    return gone != 0;
+}
+
+/* Lets all cards use the memory that can. */
+static CUresult grant(vp_pool *pool, vp_addr address, uint64_t bytes, unsigned place)
+{
+    CUresult result;
+    unsigned tries = 0;
+    do {
+        CUmemAccessDesc access[VP_MAX_CARDS];
+        unsigned count = 0;
+        for (unsigned i = 0; i < pool->accesses[place]; i++) {
+            const CUmemAccessDesc *one = &pool->access[place][i];
+            bool host = one->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+            if (host || !(pool->severed[place] >> one->location.id & 1)) access[count++] = *one;
+        }
+        if (count == 0) return CUDA_ERROR_INVALID_DEVICE;
+        result = pool->driver->cuMemSetAccess(address, bytes, access, count);
+    } while (retry(pool, result, &tries) ||
+             (result == CUDA_ERROR_INVALID_DEVICE && sever(pool, place)));
+    return result;
+}
+
 CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,
                   CUmemGenericAllocationHandle handle, unsigned place)
 {
@@ -139,10 +200,8 @@ CUresult pool_map(vp_pool *pool, vp_addr address, uint64_t bytes,
     while (retry(pool, result, &tries));
     note_call(pool, "cuMemMap", began, address, bytes);
     if (result != CUDA_SUCCESS) return result;
-    tries = 0;
     began = timeline_now(pool);
-    do result = driver->cuMemSetAccess(address, bytes, pool->access[place], pool->accesses[place]);
-    while (retry(pool, result, &tries));
+    result = grant(pool, address, bytes, place);
     note_call(pool, "cuMemSetAccess", began, address, bytes);
     if (result != CUDA_SUCCESS && pool_unmap(pool, address, bytes) != CUDA_SUCCESS)
         note_residue(pool, address, bytes);
@@ -249,7 +308,8 @@ static void do_make(vp_pool *pool, const struct move_action *action, struct move
     CUresult made = pool_make_memory(pool, action->place, action->pages * pool->page_bytes,
                                      &result->handle, &result->alias);
     result->ok = made == CUDA_SUCCESS;
-    result->exhausted = made == CUDA_ERROR_OUT_OF_MEMORY;
+    bool lost = made == CUDA_ERROR_INVALID_DEVICE || made == CUDA_ERROR_UNKNOWN; /* link or card */
+    result->exhausted = made == CUDA_ERROR_OUT_OF_MEMORY || lost;
     if (result->exhausted) explain_exhaustion(pool, action);
     if (action->place == pool->host_place)
         atomic_fetch_add_explicit(&pool->host_wait_ns, pool_now_ns(pool) - began,
