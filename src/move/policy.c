@@ -351,6 +351,11 @@ static enum found use_in_place(struct move *move, struct chunk *chunk, struct mo
         }
     }
     if (found == FOUND_NOTHING) found = refuge_clear_way(move, chunk, action);
+    if (found == FOUND_NOTHING) { /* what is foretold to die may not: rather that than refuse */
+        const struct list *segments = &move->segments->age[chunk->segment->card];
+        action->may_copy = true; /* nobody else sees to it */
+        found = evict_oldest(move, segments, WHICH_HOME, action);
+    }
     if (found != FOUND_NOTHING || move->moving || move->making) return found;
     if (!move_others_demand(move, request)) {
         request->failed = true;
