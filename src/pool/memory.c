@@ -11,13 +11,15 @@
 static const uint64_t relief_wait_ns = 50 * NS_PER_US, relief_wait_most_ns = NS_PER_S,
                       quiesce_most_ns = 10 * NS_PER_S;
 
-/* Bit i: place i is the card's home, or one where its chunks may go. */
+/* Bit i: place i is the card's home, or one where its chunks may go: where they are always mapped,
+ * one where they can be used. */
 static uint32_t places_of(const vp_pool *pool, unsigned card)
 {
-    uint32_t places = UINT32_C(1) << pool->move.home[card];
-    for (unsigned i = 0; i < pool->move.refuges[card]; i++)
-        places |= UINT32_C(1) << pool->move.refuge[card][i];
-    return places;
+    const struct move *move = &pool->move;
+    uint32_t home = UINT32_C(1) << move->home[card], places = 0;
+    for (unsigned i = 0; i < move->refuges[card]; i++)
+        places |= UINT32_C(1) << move->refuge[card][i];
+    return home | (places & (move->always_mapped ? move->usable[card] : UINT32_MAX));
 }
 
 static uint32_t all_places(const vp_pool *pool)
