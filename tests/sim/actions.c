@@ -72,16 +72,6 @@ static void wait_for_device(struct thread *thread)
     streams_synchronize(streams_pick(thread));
 }
 
-static void lose_card(void)
-{
-    if (!sim.profile.lose_card || sim.card_lost || !sim_chance(5)) return;
-    unsigned card = (unsigned)sim_below(sim.profile.cards);
-    sim_trace("card %u is lost", card);
-    sim.card_lost = true;
-    sim.coverage.cards_lost++;
-    emu_lose_card(card);
-}
-
 static void act(struct thread *thread)
 {
     uint64_t kind = sim_below(100);
@@ -118,7 +108,7 @@ static void act(struct thread *thread)
             graphs_run(thread);
     } else {
         pool_functions_end(sim.pool);
-        lose_card();
+        machines_lose_card();
     }
 }
 
@@ -129,6 +119,7 @@ void actions_of_thread(void *argument)
     if (result != CUDA_SUCCESS) sim_fail("cuCtxSetCurrent returned %d", result);
     if (sim.profile.plans && thread->index == 0) steps_play(thread, act);
     while (thread->left-- > 0) {
+        machines_break();
         act(thread);
         emu_advance_ns(sim_below(sim_chance(10) ? 100000 : 2000));
         edge_yield();

@@ -67,6 +67,8 @@ static bool surely_fits(uint64_t bytes)
     if (pool->options.compute_cards != 1) return false;
     for (unsigned i = 0; i <= pool->move.refuges[0]; i++) {
         unsigned index = i ? pool->move.refuge[0][i - 1] : pool->move.home[0];
+        bool usable = !i || (pool->move.usable[0] >> index & 1);
+        if (pool->move.always_mapped && !usable) continue;
         uint64_t here = frame_capacity_pages(&pool->frames.place[index]) -
                         owed_reserved_pages(&pool->move, index);
         capacity += here > pool->segments.chunk_pages ? here - pool->segments.chunk_pages : 0;

@@ -312,6 +312,10 @@ static CUresult copy_by_pool(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUs
 {
     before_call(SIM_cuMemcpyAsync);
     if (sim.options.strict && to >= EMU_ADDRESS_FIRST) check_strict();
+    int cards = (int)sim.machine.cards, source = emu_place(from), target = emu_place(to);
+    sim.coverage.peer_copies += source >= 0 && target >= 0 && source < cards && target < cards;
+    sim_trace("    copy from %#llx in place %d to %#llx in place %d, %zu bytes", from, source, to,
+              target, bytes);
     emu_allow_torn_reads(to < EMU_ADDRESS_FIRST);
     CUresult result = cuMemcpyAsync(to, from, bytes, stream);
     emu_allow_torn_reads(false);

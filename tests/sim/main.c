@@ -99,7 +99,7 @@ static bool print_missing(const struct coverage *coverage)
 
 /* Plans have to be made, carried out and broken: prints what was not; true when there is nothing.
  */
-static bool print_unplanned(const struct coverage *coverage)
+static bool print_unseen(const struct coverage *coverage)
 {
     const struct {
         uint64_t count;
@@ -113,6 +113,11 @@ static bool print_unplanned(const struct coverage *coverage)
         {coverage->ahead, "a chunk mapped ahead of need"},
         {coverage->early_copies, "a chunk copied early"},
         {coverage->clean_drops, "a chunk that leaves as it came"},
+        {coverage->links_lost, "a link that is lost"},
+        {coverage->lanes_lost, "a lane that is lost"},
+        {coverage->relays_lost, "a relay that is lost"},
+        {coverage->peer_copies, "a chunk copied from card to card"},
+        {coverage->lenders_lost, "a lender that is lost"},
     };
     bool whole = true;
     for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -126,7 +131,7 @@ static bool is_enough(const struct coverage *coverage)
 {
     print_counts(coverage);
     bool whole = print_missing(coverage);
-    whole &= print_unplanned(coverage);
+    whole &= print_unseen(coverage);
     bool moved = coverage->moves >= LEAST_MOVES * coverage->seeds;
     if (!moved) printf("fewer than %d moves a seed\n", LEAST_MOVES);
     return (whole && moved) || coverage->seeds < ENOUGH_SEEDS;

@@ -221,7 +221,7 @@ void sim_run_seed(uint64_t seed, bool trace)
     must(cuCtxSetCurrent(sim.context[0]), "cuCtxSetCurrent");
     run_threads();
     sim.injecting = false;
-    if (!sim.card_lost) read_all();
+    read_all();
     blocks_free_all();
     close_threads();
     close_all();

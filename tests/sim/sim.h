@@ -13,6 +13,7 @@
  *     main.c       seeds, worker processes, coverage, verdict
  *     seed.c       one seed from beginning to end
  *     world.c      the machine, the pool's options, what must hold at any moment
+ *     machines.c   machines, and what of them is lost
  *     edge.c       the pool's edge: locks, waits, driver calls with failures
  *     fiber.c      threads of control
  *     blocks.c     blocks, the reference memory, allocation and notes
@@ -40,7 +41,7 @@
 
 enum {
     SIM_THREADS = 3, /* threads of control of the program */
-    SIM_CARDS = 3,
+    SIM_CARDS = 8,
     SIM_STREAMS = 24,
     SIM_BLOCKS = 96,
     SIM_PARENTS = 6,
@@ -89,6 +90,12 @@ EMU_CALLS(SIM_DECLARE)
     X(injected, "driver calls failed on purpose")                                                  \
     X(failed_opens, "pools that failed to open")                                                   \
     X(cards_lost, "cards lost")                                                                    \
+    X(lenders_lost, "of these, cards that only lent")                                              \
+    X(routed, "machines with links")                                                               \
+    X(links_lost, "links lost")                                                                    \
+    X(lanes_lost, "lanes lost")                                                                    \
+    X(relays_lost, "relays lost")                                                                  \
+    X(peer_copies, "chunks copied from card to card")                                              \
     X(strict, "seeds that move only while the device is idle")                                     \
     X(verified, "seeds in verify mode")                                                            \
     X(poisoned, "seeds that lost a chunk's data, and were told so")                                \
@@ -205,6 +212,7 @@ struct profile {
     enum sim_profile_failures failures;
     bool failing_open, failing_close;
     bool lose_card;
+    bool breaks;        /* links and relays are lost */
     bool tables;        /* programs keep addresses in memory */
     bool paced;         /* copies out go in pieces, by a thread of their own */
     bool forecasts;     /* made up */
@@ -276,6 +284,11 @@ void world_check(void);  /* what must hold whenever nobody holds the pool's lock
 void world_check_findings(void);
 void world_dump(void);
 bool world_has_room(void); /* whatever is live fits: no operation may be refused */
+
+/* machines.c */
+void machines_choose(uint64_t page, uint64_t card_pages);
+void machines_break(void);     /* a link, lanes or a relay, now and then */
+void machines_lose_card(void); /* the same, where a seed loses one */
 
 /* edge.c */
 const struct pool_edge *edge_hooks(void);

@@ -259,10 +259,12 @@ static void play_turn(struct program *program, const struct step *step,
     enum deviation deviation = differs ? (enum deviation)sim_between(1, DEVIATIONS - 1) : NONE;
     unsigned first = (unsigned)sim_below(step->count), count = 1 + (unsigned)sim_below(3);
     sim.coverage.steps++;
+    if (sim_chance(20)) machines_lose_card();
     sim.coverage.deviations += differs;
     sim_trace("step: a turn, deviation %d at %u", (int)deviation, first);
     unsigned end = deviation == HALVED ? first : step->count;
     for (unsigned i = 0; i < end && !sim.card_lost; i++) {
+        machines_break();
         if (differs && i - first < count)
             play_other(program, &step->parts[i], deviation, act);
         else

@@ -8,55 +8,6 @@
 
 enum { PAGE_BYTES = 4 << 10, PAGE_BYTES_LARGE = 64 << 10 };
 
-static double any_rate(void)
-{
-    static const double rates[] = {0.05, 0.5, 2, 10, 50, 900}; /* GB/s */
-    return rates[sim_below(sizeof rates / sizeof *rates)];
-}
-
-static struct machine_call_cost any_cost(void)
-{
-    uint32_t most = sim_chance(20) ? 200000 : 5000;
-    return (struct machine_call_cost){(uint32_t)sim_below(most), (uint32_t)sim_below(most)};
-}
-
-static void choose_paths(struct machine *machine, bool peers)
-{
-    for (unsigned from = 0; from <= machine->cards; from++) {
-        for (unsigned to = 0; to <= machine->cards; to++) {
-            double rate = any_rate();
-            bool host = from == machine->cards || to == machine->cards;
-            machine->path[from][to] =
-                (struct machine_path){.gbps = rate,
-                                      .both_gbps = rate * (0.5 + (double)sim_below(50) / 100),
-                                      .latency_ns = 500,
-                                      .start_ns = (uint32_t)sim_below(3000),
-                                      .access = host || peers,
-                                      .atomics = host || peers};
-        }
-    }
-    machine_fill_own_paths(machine);
-}
-
-static void choose_machine(uint64_t page, uint64_t card_pages)
-{
-    struct machine *machine = &sim.machine;
-    memset(machine, 0, sizeof *machine);
-    snprintf(machine->name, sizeof machine->name, "random");
-    machine->cards = sim.profile.cards;
-    machine->granularity_bytes = page;
-    machine->address_bytes = 64 * GIB;
-    machine->host_bytes = 64 * MIB;
-    for (unsigned i = 0; i < machine->cards; i++) {
-        machine->hbm_bytes[i] = page * (card_pages + sim_below(card_pages));
-        machine->hbm_gbps[i] = 10 * any_rate();
-    }
-    choose_paths(machine, sim_chance(80));
-#define COST(name) machine->costs.name = any_cost();
-    MACHINE_COSTS(COST)
-#undef COST
-}
-
 static void choose_options(uint64_t page, uint64_t card_pages)
 {
     vp_options *options = &sim.options;
@@ -103,11 +54,11 @@ void world_choose(void)
     struct profile *profile = &sim.profile;
     memset(profile, 0, sizeof *profile);
     profile->threads = (unsigned)sim_between(1, SIM_THREADS);
-    profile->cards = (unsigned)sim_between(1, SIM_CARDS);
+    profile->cards = (unsigned)(sim_chance(60) ? sim_between(1, 3) : sim_between(1, SIM_CARDS));
     profile->actions = (unsigned)sim_between(50, 800);
     profile->switch_percent = (unsigned)(sim_chance(30) ? 0 : sim_between(1, 50));
     profile->tables = sim_chance(60);
-    profile->lose_card = sim_chance(3);
+    profile->lose_card = sim_chance(6);
     profile->paced = sim_chance(50);
     profile->forecasts = sim_chance(40);
     profile->period = (unsigned)sim_between(4, 64);
@@ -120,7 +71,7 @@ void world_choose(void)
     uint64_t page = large ? PAGE_BYTES_LARGE : PAGE_BYTES;
     uint64_t card_pages = large ? sim_between(40, 80) : sim_between(16, 128);
     if (profile->plans && card_pages < 40) card_pages += 40;
-    choose_machine(page, card_pages);
+    machines_choose(page, card_pages);
     choose_options(page, card_pages);
     if (profile->plans) choose_plans(profile, page, card_pages);
     profile->largest_bytes = page * sim_between(4, card_pages);
@@ -139,9 +90,30 @@ void world_choose(void)
 
 /* ---- What must hold ---- */
 
+/* Whether there are places where data can lie and cannot be used: what work needs at once may then
+ * be more than it can have, though all fits. */
+static bool is_split(void)
+{
+    const vp_pool *pool = sim.pool;
+    for (unsigned place = 0; place < pool->frames.places; place++)
+        if (pool->severed[place]) return true;
+    for (unsigned card = 0; card < pool->cards; card++)
+        for (unsigned i = 0; i < pool->move.refuges[card]; i++)
+            if (!(pool->move.usable[card] >> pool->move.refuge[card][i] & 1)) return true;
+    return false;
+}
+
+/* Whether the host would do alone. */
+static bool fits_host(void)
+{
+    const vp_pool *pool = sim.pool;
+    uint64_t pages = pool->segments.live_pages + pool->segments.chunk_pages;
+    return pages <= pool->frames.place[pool->host_place].capacity_pages;
+}
+
 bool world_has_room(void)
 {
-    if (!sim.profile.exact) return false;
+    if (!sim.profile.exact || (is_split() && !fits_host())) return false;
     list_each(node, &sim.pool->segments.all)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
