@@ -110,7 +110,7 @@ void pool_log_summary(vp_pool *pool)
                         units_format_size(stats.peak_bytes, size, sizeof size));
     for (unsigned i = 0; i < pool->frames.places; i++) {
         vp_place_info_t info;
-        fill_place(pool, i, &info);
+        if (vp_place_info(pool, i, &info) != VP_OK) continue;
         if (info.peak_bytes && used < (int)sizeof line - 64)
             used += snprintf(line + used, sizeof line - (size_t)used, ", %s %s", info.name,
                              units_format_size(info.peak_bytes, size, sizeof size));
