@@ -136,6 +136,8 @@ struct vp_pool {
     uint32_t native_atomics[VP_MAX_CARDS]; /* also for atomics */
     CUcontext context[VP_MAX_CARDS];
     unsigned host_place;
+    uint32_t
+        refuge_places; /* bit i: frames of place i may hold data of chunks that are not mapped */
     CUmemAllocationProp place_prop[VP_MAX_PLACES];
     CUmemAccessDesc access[VP_MAX_PLACES][VP_MAX_CARDS];
     unsigned accesses[VP_MAX_PLACES];

@@ -305,6 +305,9 @@ static vp_status lay_out(vp_pool *pool)
     pool->move.reserve_pages = units_div_up(pool->options.reserve_bytes, pool->page_bytes);
     for (unsigned i = 0; i < pool->cards; i++)
         if (pool->options.compute_cards >> i & 1) find_refuges(pool, i);
+    for (unsigned i = 0; i < pool->cards; i++) /* their order may change later */
+        for (uint32_t k = 0; k < pool->move.refuges[i]; k++)
+            pool->refuge_places |= UINT32_C(1) << pool->move.refuge[i][k];
     return check_reserve(pool);
 }
 

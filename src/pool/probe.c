@@ -21,6 +21,21 @@ struct probe {
     CUevent moments[MOMENTS];
 };
 
+/* Where a card's chunks go, as it was: others may attach the same card meanwhile. */
+struct refuges {
+    uint32_t count, place[VP_MAX_PLACES];
+};
+
+static struct refuges refuges_of(vp_pool *pool, unsigned card)
+{
+    struct refuges refuges;
+    pool_lock(pool);
+    refuges.count = pool->move.refuges[card];
+    memcpy(refuges.place, pool->move.refuge[card], sizeof refuges.place);
+    pool_unlock(pool);
+    return refuges;
+}
+
 /* Which of a card's rates is that of a place. */
 static unsigned index_of(const struct frame_place *place)
 {
@@ -169,7 +184,8 @@ static void end(struct probe *probe)
         log_warn("memory for trying out links cannot be given back");
 }
 
-static void measure(vp_pool *pool, unsigned card, CUstream stream, struct rate *rates)
+static void measure(vp_pool *pool, unsigned card, const struct refuges *refuges, CUstream stream,
+                    struct rate *rates)
 {
     uint64_t chunk = pool->segments.chunk_pages * pool->page_bytes, began = pool_now_ns(pool);
     struct probe probe = {
@@ -177,8 +193,8 @@ static void measure(vp_pool *pool, unsigned card, CUstream stream, struct rate *
     int mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* this disturbs no capture of the program's */
     bool relaxes = pool_exchange_mode(pool, &mode) == CUDA_SUCCESS;
     bool ready = begin(&probe) == CUDA_SUCCESS;
-    for (uint32_t i = 0; i < pool->move.refuges[card] && ready; i++) {
-        unsigned place = pool->move.refuge[card][i];
+    for (uint32_t i = 0; i < refuges->count && ready; i++) {
+        unsigned place = refuges->place[i];
         const struct frame_place *there = &pool->frames.place[place];
         struct rate *rate = &rates[index_of(there)];
         if (there->capacity_pages * pool->page_bytes < probe.bytes) continue;
@@ -218,10 +234,11 @@ static void name_cards(const vp_pool *pool, char *text, size_t size)
     }
 }
 
-static bool is_complete(const vp_pool *pool, unsigned card, const struct rate *rates)
+static bool is_complete(const vp_pool *pool, const struct refuges *refuges,
+                        const struct rate *rates)
 {
-    for (uint32_t i = 0; i < pool->move.refuges[card]; i++) {
-        const struct frame_place *place = &pool->frames.place[pool->move.refuge[card][i]];
+    for (uint32_t i = 0; i < refuges->count; i++) {
+        const struct frame_place *place = &pool->frames.place[refuges->place[i]];
         if (place->capacity_pages && rates[index_of(place)].out_gbps == 0) return false;
     }
     return true;
@@ -230,15 +247,16 @@ static bool is_complete(const vp_pool *pool, unsigned card, const struct rate *r
 void probe_card(vp_pool *pool, unsigned card, CUstream stream)
 {
     char folder[RATES_PATH], cards[2048], boot[64];
-    if (pool->edge || pool->move.refuges[card] < 2) return; /* nothing to choose from */
+    struct refuges refuges = refuges_of(pool, card);
+    if (pool->edge || refuges.count < 2) return; /* nothing to choose from */
     bool keeps = pool->driver->cuDeviceGetUuid_v2 && rates_folder(folder, sizeof folder);
     struct rates known;
     rates_boot("", boot, sizeof boot);
     name_cards(pool, cards, sizeof cards);
     if (!keeps || !rates_load(folder, cards, boot, &known)) memset(&known, 0, sizeof known);
-    if (!is_complete(pool, card, known.of[card])) {
-        measure(pool, card, stream, known.of[card]);
-        if (keeps && is_complete(pool, card, known.of[card]) &&
+    if (!is_complete(pool, &refuges, known.of[card])) {
+        measure(pool, card, &refuges, stream, known.of[card]);
+        if (keeps && is_complete(pool, &refuges, known.of[card]) &&
             !rates_store(folder, cards, boot, &known))
             log_debug("the rates of links cannot be kept in %s: they are measured each time",
                       folder);

@@ -241,16 +241,6 @@ static void give_alias(vp_pool *pool, vp_addr alias)
     pool_unlock(pool);
 }
 
-/* Whether frames of the place ever hold data of chunks that are not mapped. */
-static bool is_refuge(const vp_pool *pool, unsigned place)
-{
-    const struct move *move = &pool->move;
-    for (unsigned card = 0; card < pool->cards; card++)
-        for (unsigned i = 0; i < move->refuges[card]; i++)
-            if (move->refuge[card][i] == place) return true;
-    return false;
-}
-
 static CUresult map_alias(vp_pool *pool, unsigned place, uint64_t bytes,
                           CUmemGenericAllocationHandle handle, vp_addr *alias)
 {
@@ -268,7 +258,7 @@ CUresult pool_make_memory(vp_pool *pool, unsigned place, uint64_t bytes, uint64_
     *alias = 0;
     CUresult result = pool->driver->cuMemCreate(&handle, bytes, &pool->place_prop[place], 0);
     if (result != CUDA_SUCCESS) return result;
-    if (is_refuge(pool, place)) result = map_alias(pool, place, bytes, handle, alias);
+    if (pool->refuge_places >> place & 1) result = map_alias(pool, place, bytes, handle, alias);
     if (result != CUDA_SUCCESS)
         pool_give_handle(pool, handle);
     else
