@@ -4,6 +4,8 @@
  * where that is a whole chunk (measured), and an operation that needs the chunk need not wait for
  * the rest. So one piece is queued at a time, and the next one when that is about to end. The last
  * one is left on its way, like any copy: meanwhile it is decided what comes next. */
+#include <assert.h>
+
 #include "base/units.h"
 #include "pool/internal.h"
 
@@ -50,6 +52,7 @@ static CUresult queue_piece(vp_pool *pool, struct part *part)
  * in time to say how long it took. */
 static CUresult poll_piece(vp_pool *pool, struct pool_lane *lane, bool timely)
 {
+    assert(lane->pieces_queued != lane->pieces_done);
     unsigned slot = lane->pieces_done % POOL_PIECES;
     CUresult result = pool->driver->cuEventQuery(lane->piece_events[slot]);
     if (result != CUDA_SUCCESS) return result;
@@ -65,14 +68,26 @@ static bool flies(const struct pool_lane *lane)
     return lane->pieces_queued != lane->pieces_done;
 }
 
-/* Queues the next piece if it is time, else waits a moment. */
-static CUresult go_on(vp_pool *pool, struct part *part)
+/* Waits a moment for a piece that is on its way. */
+static CUresult await_piece(vp_pool *pool, struct pool_lane *lane)
 {
-    if (is_more(part) && is_due(pool, part->lane)) return queue_piece(pool, part);
-    CUresult result = poll_piece(pool, part->lane, true);
+    CUresult result = poll_piece(pool, lane, true);
     if (result != CUDA_ERROR_NOT_READY) return result;
     pool_pause(pool);
     return CUDA_SUCCESS;
+}
+
+/* Copies until all is queued, or, recalled, nothing is on its way. */
+static CUresult copy_part(vp_pool *pool, struct part *part)
+{
+    CUresult result = CUDA_SUCCESS;
+    while (result == CUDA_SUCCESS) {
+        bool more = is_more(part); /* asked once: it may be recalled at any time */
+        if (!more && (part->at == part->action->bytes || !flies(part->lane))) break;
+        result = more && is_due(pool, part->lane) ? queue_piece(pool, part)
+                                                  : await_piece(pool, part->lane);
+    }
+    return result;
 }
 
 CUresult pieces_copy(vp_pool *pool, const struct move_action *action, vp_addr to, vp_addr from,
@@ -84,9 +99,7 @@ CUresult pieces_copy(vp_pool *pool, const struct move_action *action, vp_addr to
     CUresult result = CUDA_SUCCESS;
     while (flies(lane) && result == CUDA_SUCCESS) result = poll_piece(pool, lane, false);
     if (result == CUDA_ERROR_NOT_READY) result = CUDA_SUCCESS;
-    while (result == CUDA_SUCCESS && is_more(&part)) result = go_on(pool, &part);
-    bool recalled = part.at < action->bytes;
-    while (result == CUDA_SUCCESS && recalled && flies(lane)) result = go_on(pool, &part);
+    if (result == CUDA_SUCCESS) result = copy_part(pool, &part);
     if (result != CUDA_SUCCESS) {
         pool_drain_stream(pool, lane->stream);
         lane->pieces_done = lane->pieces_queued;
