@@ -234,8 +234,6 @@ static void there_is_no_room_for_too_many_streams(void **state)
     assert_true(slot_of(ORDER_STREAMS + 1) < ORDER_STREAMS);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
 static void all_is_done_while_a_mark_is_recorded(void **state)
 {
     run(1);
@@ -248,6 +246,8 @@ static void all_is_done_while_a_mark_is_recorded(void **state)
     assert_int_equal(stream->done, 2);
     assert_int_equal(stream->marked, 2);
 }
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
 {
