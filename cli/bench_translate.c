@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
+#include "base/setting.h"
 #include "bench.h"
 #include "cli.h"
 #include "plan/plan.h"
@@ -173,7 +174,7 @@ bool bench_translate(struct bench *bench)
     uint64_t least_bytes = machine->host_bytes;
     for (unsigned card = 0; card < machine->cards; card++)
         if (machine->hbm_bytes[card] < least_bytes) least_bytes = machine->hbm_bytes[card];
-    drive.page_bytes = plan_chunk_bytes(machine->hbm_bytes[0], machine->granularity_bytes);
+    drive.page_bytes = setting_chunk_bytes(machine->hbm_bytes[0], machine->granularity_bytes);
     uint64_t operand = bench->asked_bytes < least_bytes / 2 ? bench->asked_bytes : least_bytes / 2;
     drive.pages = (uint32_t)(operand / drive.page_bytes);
     if (drive.pages == 0) drive.pages = 1;

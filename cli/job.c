@@ -1,5 +1,7 @@
 #include "job.h"
 
+#include <string.h>
+
 #include "base/units.h"
 #include "cli.h"
 #include "machine_file.h"
@@ -12,7 +14,7 @@ bool job_read_size(const char *command, const char *name, const char *value, uin
     return false;
 }
 
-bool job_take_trace(struct job_request *request, const char *word)
+static bool take_trace(struct job_request *request, const char *word)
 {
     if (request->trace) {
         cli_fail(EXIT_USAGE, "%s: `%s`: one trace at a time", request->command, word);
@@ -20,6 +22,42 @@ bool job_take_trace(struct job_request *request, const char *word)
     }
     request->trace = word;
     return true;
+}
+
+static bool take_option(struct job_request *request, int index, const char *value)
+{
+    switch (index) {
+    case JOB_HBM:
+        request->hbm_given = true;
+        return job_read_size(request->command, "hbm", value, &request->hbm_bytes);
+    case JOB_HOST:
+        request->host_given = true;
+        return job_read_size(request->command, "host", value, &request->host_bytes);
+    default: request->machine = value; return true;
+    }
+}
+
+enum job_reading job_read(struct job_request *request, struct option_reader *reader,
+                          bool (*take)(void *context, int index, const char *value), void *context)
+{
+    for (;;) {
+        const char *value;
+        int index = option_next(reader, &value);
+        if (index == OPTION_END && reader->next >= reader->argc) break;
+        bool fine = index != OPTION_WRONG;
+        if (index == OPTION_END)
+            fine = take_trace(request, reader->argv[reader->next++]);
+        else if (fine && strcmp(reader->specs[index].name, "help") == 0)
+            return JOB_HELP;
+        else if (fine)
+            fine = index < JOB_OPTIONS ? take_option(request, index, value)
+                                       : take(context, index, value);
+        if (!fine) return JOB_WRONG;
+    }
+    if (request->trace) return JOB_READ;
+    cli_fail(EXIT_USAGE, "%s: which trace? See vrampool %s --help", request->command,
+             request->command);
+    return JOB_WRONG;
 }
 
 static void set_refuges(const struct job_request *request, struct job *job)

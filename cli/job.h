@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "option.h"
 #include "plan/plan.h"
 
 /* What the command line says. Strings belong to it. */
@@ -26,9 +27,23 @@ struct job {
 /* Reads the value of --name as a size. False, and why is on stderr. */
 bool job_read_size(const char *command, const char *name, const char *value, uint64_t *bytes);
 
-/* A word of the command line that is no option: the trace. False, and why is on stderr: there is
- * one already. */
-bool job_take_trace(struct job_request *request, const char *word);
+/* The options of a job, which begin the table of a command that has one, and their number. */
+/* clang-format off */
+#define JOB_SPECS \
+    {"hbm", OPTION_VALUE, "SIZE", "what the job may use of the card; default: all of it"}, \
+    {"host", OPTION_VALUE, "SIZE", "the same of the host's memory"}, \
+    {"machine", OPTION_VALUE, "MACHINE", \
+     "h200 (the default), NxSIZE (8x24G), another shipped machine,\nor a machine file (.json)"}
+/* clang-format on */
+enum { JOB_HBM, JOB_HOST, JOB_MACHINE, JOB_OPTIONS };
+
+enum job_reading { JOB_READ, JOB_HELP, JOB_WRONG };
+
+/* Reads a whole command line: the trace, with options on both sides of it. What is not of the job
+ * goes to `take`, which returns false at a mistake; `help` is for the caller, and ends it.
+ * JOB_WRONG: why is on stderr. */
+enum job_reading job_read(struct job_request *request, struct option_reader *reader,
+                          bool (*take)(void *context, int index, const char *value), void *context);
 
 /* Reads trace and machine and sets the limits. One card computes; what does not fit goes to the
  * other cards that it reaches, each with as much as it may use itself, and to the host. False, and

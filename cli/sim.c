@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/env.h"
+#include "base/setting.h"
 #include "base/units.h"
 #include "cli.h"
 #include "option.h"
@@ -12,10 +13,7 @@
 #include "trace/step.h"
 
 static const struct option_spec specs[] = {
-    {"hbm", OPTION_VALUE, "SIZE", "what the job may use of the card; default: all of it"},
-    {"host", OPTION_VALUE, "SIZE", "the same of the host's memory"},
-    {"machine", OPTION_VALUE, "MACHINE",
-     "h200 (the default), NxSIZE (8x24G), another shipped machine,\nor a machine file (.json)"},
+    JOB_SPECS,
     {"policy", OPTION_VALUE, "NAME",
      "plan (the default): the best plan that is found;\nlru: fetch on demand, evict what was used "
      "least recently;\ndemand: fetch on demand, evict what is used last;\ninplace: nothing moves, "
@@ -24,7 +22,7 @@ static const struct option_spec specs[] = {
     {"svg", OPTION_VALUE, "FILE", "draw what the card holds over the step, and the moves"},
     {"help", OPTION_FLAG, NULL, "this text"},
 };
-enum { SIM_HBM, SIM_HOST, SIM_MACHINE, SIM_POLICY, SIM_JSON, SIM_SVG, SIM_HELP, SPECS };
+enum { SIM_POLICY = JOB_OPTIONS, SIM_JSON, SIM_SVG, SIM_HELP, SPECS };
 
 struct request {
     struct job_request job;
@@ -61,45 +59,16 @@ static bool read_policy(const char *value, enum plan_policy *policy)
     return false;
 }
 
-static bool take_option(struct request *request, int index, const char *value)
+static bool take_option(void *context, int index, const char *value)
 {
+    struct request *request = context;
     switch (index) {
-    case SIM_HBM:
-        request->job.hbm_given = true;
-        return job_read_size("sim", "hbm", value, &request->job.hbm_bytes);
-    case SIM_HOST:
-        request->job.host_given = true;
-        return job_read_size("sim", "host", value, &request->job.host_bytes);
-    case SIM_MACHINE: request->job.machine = value; break;
     case SIM_POLICY: return read_policy(value, &request->policy);
     case SIM_JSON: request->json = true; break;
     case SIM_SVG: request->svg = value; break;
     default: return false;
     }
     return true;
-}
-
-/* Options may stand on both sides of the trace. False: wrong, and why is on stderr. */
-static bool read_request(int argc, char **argv, struct request *request, bool *help)
-{
-    struct option_reader reader = {"sim", specs, SPECS, argc, argv, 1};
-    for (;;) {
-        const char *value;
-        int index = option_next(&reader, &value);
-        if (index == OPTION_WRONG) return false;
-        if (index == SIM_HELP) {
-            *help = true;
-            return true;
-        }
-        if (index != OPTION_END) {
-            if (!take_option(request, index, value)) return false;
-            continue;
-        }
-        if (reader.next >= argc) break;
-        if (!job_take_trace(&request->job, argv[reader.next++])) return false;
-    }
-    if (!request->job.trace) cli_fail(EXIT_USAGE, "sim: which trace? See vrampool sim --help");
-    return request->job.trace != NULL;
 }
 
 /* The story, as the simulator tells it. */
@@ -177,7 +146,7 @@ static vp_status predict(const struct job *job, struct prediction *prediction)
     struct shape shape;
     struct plan plan;
     uint64_t granularity = job->machine->granularity_bytes;
-    prediction->chunk_bytes = plan_chunk_bytes(job->limits.hbm_bytes, granularity);
+    prediction->chunk_bytes = setting_chunk_bytes(job->limits.hbm_bytes, granularity);
     vp_status status = shape_create(&job->step, prediction->chunk_bytes, granularity, &shape);
     if (status != VP_OK) return status;
     prediction->peak_bytes = shape.peak_bytes;
@@ -219,7 +188,11 @@ static int simulate(const struct request *request)
 int cli_sim(int argc, char **argv)
 {
     struct request request = {.job = {.command = "sim", .machine = "h200"}};
-    bool help = false;
-    if (!read_request(argc, argv, &request, &help)) return EXIT_USAGE;
-    return help ? print_help() : simulate(&request);
+    struct option_reader reader = {"sim", specs, SPECS, argc, argv, 1};
+    switch (job_read(&request.job, &reader, take_option, &request)) {
+    case JOB_WRONG: return EXIT_USAGE;
+    case JOB_HELP: return print_help();
+    case JOB_READ: break;
+    }
+    return simulate(&request);
 }

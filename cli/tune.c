@@ -11,15 +11,12 @@
 #include <string.h>
 
 #include "base/env.h"
+#include "base/setting.h"
 #include "base/units.h"
 #include "cli.h"
 #include "option.h"
 
 enum {
-    AHEAD_OPS = 64, /* the pool's own values: what it uses where nothing is said */
-    RESERVE_CHUNKS = 2,
-    CHUNKS_OF_A_CARD = 12,
-    MOST_RESERVE_PART = 6,
     ROUNDS = 2,
     /* A change has to make the step shorter by this part of it. Below that the pool, replayed, does
      * not always agree with the model (docs/tuning.md). */
@@ -27,27 +24,14 @@ enum {
 };
 
 static const struct option_spec specs[] = {
-    {"hbm", OPTION_VALUE, "SIZE", "what the job may use of the card; default: all of it"},
-    {"host", OPTION_VALUE, "SIZE", "the same of the host's memory"},
-    {"machine", OPTION_VALUE, "MACHINE",
-     "h200 (the default), NxSIZE (8x24G), another shipped machine,\nor a machine file (.json)"},
+    JOB_SPECS,
     {"chunk", OPTION_VALUE, "SIZE", "what is used now, as for vrampool run; default: its default"},
     {"ahead", OPTION_VALUE, "N", "the same"},
     {"reserve", OPTION_VALUE, "SIZE", "the same"},
     {"json", OPTION_FLAG, NULL, "print JSON"},
     {"help", OPTION_FLAG, NULL, "this text"},
 };
-enum {
-    TUNE_HBM,
-    TUNE_HOST,
-    TUNE_MACHINE,
-    TUNE_CHUNK,
-    TUNE_AHEAD,
-    TUNE_RESERVE,
-    TUNE_JSON,
-    TUNE_HELP,
-    SPECS
-};
+enum { TUNE_CHUNK = JOB_OPTIONS, TUNE_AHEAD, TUNE_RESERVE, TUNE_JSON, TUNE_HELP, SPECS };
 
 struct request {
     struct job_request job;
@@ -83,17 +67,10 @@ static bool read_ahead(const char *value, uint32_t *ops)
     return false;
 }
 
-static bool take_option(struct request *request, int index, const char *value)
+static bool take_option(void *context, int index, const char *value)
 {
-    struct job_request *job = &request->job;
+    struct request *request = context;
     switch (index) {
-    case TUNE_HBM:
-        job->hbm_given = true;
-        return job_read_size("tune", "hbm", value, &job->hbm_bytes);
-    case TUNE_HOST:
-        job->host_given = true;
-        return job_read_size("tune", "host", value, &job->host_bytes);
-    case TUNE_MACHINE: job->machine = value; break;
     case TUNE_CHUNK: return read_chunk(value, &request->now.chunk_bytes);
     case TUNE_AHEAD: return read_ahead(value, &request->now.ahead_ops);
     case TUNE_RESERVE: return job_read_size("tune", "reserve", value, &request->now.reserve_bytes);
@@ -101,28 +78,6 @@ static bool take_option(struct request *request, int index, const char *value)
     default: return false;
     }
     return true;
-}
-
-static bool read_request(int argc, char **argv, struct request *request, bool *help)
-{
-    struct option_reader reader = {"tune", specs, SPECS, argc, argv, 1};
-    for (;;) {
-        const char *value;
-        int index = option_next(&reader, &value);
-        if (index == OPTION_WRONG) return false;
-        if (index == TUNE_HELP) {
-            *help = true;
-            return true;
-        }
-        if (index != OPTION_END) {
-            if (!take_option(request, index, value)) return false;
-            continue;
-        }
-        if (reader.next >= argc) break;
-        if (!job_take_trace(&request->job, argv[reader.next++])) return false;
-    }
-    if (!request->job.trace) cli_fail(EXIT_USAGE, "tune: which trace? See vrampool tune --help");
-    return request->job.trace != NULL;
 }
 
 /* One setting's prediction. */
@@ -192,7 +147,7 @@ static vp_status predict(struct tune *tune, const struct tune_setting *setting,
 /* As the pool chooses it: rounded down to a power of two. */
 static uint64_t default_chunk(const struct job *job)
 {
-    uint64_t most = plan_chunk_bytes(job->limits.hbm_bytes, job->machine->granularity_bytes);
+    uint64_t most = setting_chunk_bytes(job->limits.hbm_bytes, job->machine->granularity_bytes);
     uint64_t bytes = job->machine->granularity_bytes;
     while (2 * bytes <= most) bytes *= 2;
     return bytes;
@@ -200,9 +155,9 @@ static uint64_t default_chunk(const struct job *job)
 
 static bool fits(const struct job *job, const struct tune_setting *setting)
 {
-    return setting->chunk_bytes <= job->limits.hbm_bytes / CHUNKS_OF_A_CARD &&
+    return setting->chunk_bytes <= job->limits.hbm_bytes / SETTING_CHUNKS_OF_A_CARD &&
            setting->chunk_bytes >= job->machine->granularity_bytes &&
-           setting->reserve_bytes <= job->limits.hbm_bytes / MOST_RESERVE_PART;
+           setting->reserve_bytes <= job->limits.hbm_bytes / SETTING_RESERVE_PART;
 }
 
 /* Keeps the setting where it is worth it; or, of the pool's own values, where it costs nothing. */
@@ -222,7 +177,7 @@ static vp_status try_chunk(struct tune *tune, uint64_t bytes, bool reserve_follo
 {
     struct tune_setting setting = tune->after.setting;
     setting.chunk_bytes = bytes;
-    if (reserve_follows) setting.reserve_bytes = RESERVE_CHUNKS * bytes;
+    if (reserve_follows) setting.reserve_bytes = SETTING_RESERVE_CHUNKS * bytes;
     return try(tune, &setting, own);
 }
 
@@ -260,7 +215,7 @@ static vp_status try_reserve(struct tune *tune, uint64_t chunks, bool own)
 
 static vp_status try_reserves(struct tune *tune)
 {
-    vp_status status = try_reserve(tune, RESERVE_CHUNKS, true);
+    vp_status status = try_reserve(tune, SETTING_RESERVE_CHUNKS, true);
     for (uint64_t chunks = 1; chunks <= 16 && status == VP_OK; chunks *= 2)
         status = try_reserve(tune, chunks, false);
     return status;
@@ -270,8 +225,9 @@ static struct tune_setting complete(const struct job *job, const struct tune_set
 {
     struct tune_setting setting = *given;
     if (!setting.chunk_bytes) setting.chunk_bytes = default_chunk(job);
-    if (!setting.ahead_ops) setting.ahead_ops = AHEAD_OPS;
-    if (!setting.reserve_bytes) setting.reserve_bytes = RESERVE_CHUNKS * setting.chunk_bytes;
+    if (!setting.ahead_ops) setting.ahead_ops = SETTING_AHEAD_OPS;
+    if (!setting.reserve_bytes)
+        setting.reserve_bytes = SETTING_RESERVE_CHUNKS * setting.chunk_bytes;
     return setting;
 }
 
@@ -328,7 +284,11 @@ static int run(const struct request *request)
 int cli_tune(int argc, char **argv)
 {
     struct request request = {.job = {.command = "tune", .machine = "h200"}};
-    bool help = false;
-    if (!read_request(argc, argv, &request, &help)) return EXIT_USAGE;
-    return help ? print_help() : run(&request);
+    struct option_reader reader = {"tune", specs, SPECS, argc, argv, 1};
+    switch (job_read(&request.job, &reader, take_option, &request)) {
+    case JOB_WRONG: return EXIT_USAGE;
+    case JOB_HELP: return print_help();
+    case JOB_READ: break;
+    }
+    return run(&request);
 }

@@ -19,7 +19,7 @@ void move_create(struct move *move, struct segments *segments, struct frame_tabl
     move->order = order;
     move->changes = 1;
     move->ease_ops = MOVE_EASE_OPS;
-    move->ahead_ops = MOVE_AHEAD_OPS;
+    move->ahead_ops = SETTING_AHEAD_OPS;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) move->ways[card] = 1;
     memset(move->usable, 0xff, sizeof move->usable);
     move->attached = UINT32_MAX;

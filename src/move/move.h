@@ -38,6 +38,7 @@
 #ifndef MOVE_MOVE_H
 #define MOVE_MOVE_H
 
+#include "base/setting.h"
 #include "block/segment.h"
 #include "frame/frame.h"
 #include "move/foresight.h"
@@ -64,8 +65,6 @@ enum {
     MOVE_COPIES = 64, /* copies in flight in one lane; more are not queued */
     MOVE_WAITS = 8,   /* events one operation waits for on the device */
     MOVE_EASE_OPS = 128,
-    MOVE_AHEAD_OPS = 64,
-    MOVE_RESERVE_CHUNKS = 2,
     MOVE_PATIENCE = 32, /* failures in a row before an operation is told */
 };
 
@@ -327,7 +326,7 @@ static inline bool move_looks_ahead(const struct move *move)
 static inline uint64_t move_reserve_pages(const struct move *move)
 {
     return move->reserve_pages ? move->reserve_pages
-                               : (uint64_t)MOVE_RESERVE_CHUNKS * move->segments->chunk_pages;
+                               : (uint64_t)SETTING_RESERVE_CHUNKS * move->segments->chunk_pages;
 }
 
 static inline bool move_chunk_is_home(const struct move *move, const struct chunk *chunk)

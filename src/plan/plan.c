@@ -6,16 +6,15 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/setting.h"
 #include "base/units.h"
 #include "plan/gaps.h"
 #include "plan/prices.h"
 
 enum {
     SPARE_CHUNKS = 3,
-    AHEAD_OPS = 64,
     LEAD_OPS = 1024,
     FEW_OPS = 3000, /* longer steps are not searched to the end: it would take too long */
-    CHUNKS_OF_A_CARD = 12,
     MOST_TRIED = 64,
 };
 
@@ -28,14 +27,6 @@ const char *plan_policy_name(enum plan_policy policy)
     };
     assert(policy < PLAN_POLICY_COUNT);
     return names[policy];
-}
-
-uint64_t plan_chunk_bytes(uint64_t hbm_bytes, uint64_t granularity_bytes)
-{
-    uint64_t bytes = hbm_bytes / CHUNKS_OF_A_CARD;
-    if (bytes > 64 * MIB) bytes = 64 * MIB;
-    bytes -= bytes % granularity_bytes;
-    return bytes < granularity_bytes ? granularity_bytes : bytes;
 }
 
 uint64_t plan_refuge_bytes(const struct plan_limits *limits)
@@ -77,7 +68,7 @@ struct executor_options plan_options(const struct plan_costs *costs,
                                        .refuges = costs->refuges,
                                        .near = near_refuges(costs, 1),
                                        .spare_bytes = SPARE_CHUNKS * chunk_bytes,
-                                       .ahead_ops = AHEAD_OPS,
+                                       .ahead_ops = SETTING_AHEAD_OPS,
                                        .lead_ops = LEAD_OPS};
     for (uint32_t i = 0; i < costs->refuges; i++)
         options.refuge[i] = (struct executor_refuge){limits->refuge_bytes[i],

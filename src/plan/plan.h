@@ -40,9 +40,6 @@ struct plan {
 /* What all refuges together hold. */
 uint64_t plan_refuge_bytes(const struct plan_limits *limits);
 
-/* Whole chunks for a card of which hbm_bytes may be used: a twelfth, 2 to 64 MiB. */
-uint64_t plan_chunk_bytes(uint64_t hbm_bytes, uint64_t granularity_bytes);
-
 /* What the planner starts from: the EAGER rule, which is the one that the pool follows most
  * closely.
  */

@@ -8,15 +8,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/setting.h"
 #include "base/units.h"
 #include "machine/host.h"
 #include "pool/probe.h"
-
-enum { CHUNKS_OF_A_CARD = 12, CHUNK_PAGES_MOST = FRAME_MAX_PAGES, MOST_RESERVE_PART = 6 };
-
-/* Of a chunk whose size nobody asked for. Driver calls that map cost hardly more for a large one,
- * and limit a step that moves much; one of 128 MiB gains little more (docs/design/0018). */
-static const uint64_t largest_chunk_bytes = 64 * MIB;
 
 /* Where the pool would like to lie: high, so that floats and indices rarely look like its
  * addresses. */
@@ -197,7 +192,7 @@ static vp_status add_host(vp_pool *pool)
 
 static uint64_t most_reserve(const vp_pool *pool, unsigned card)
 {
-    return pool->frames.place[pool->move.home[card]].capacity_pages / MOST_RESERVE_PART;
+    return pool->frames.place[pool->move.home[card]].capacity_pages / SETTING_RESERVE_PART;
 }
 
 /* Whether chunks of the card may be used in place in the memory of another: all cards whose kernels
@@ -271,11 +266,10 @@ static uint32_t choose_chunk_pages(const vp_pool *pool)
                             (pool->options.compute_cards >> place->id & 1);
             if (computes && place->capacity_pages < least) least = place->capacity_pages;
         }
-        bytes = least / CHUNKS_OF_A_CARD * pool->page_bytes;
-        if (bytes > largest_chunk_bytes) bytes = largest_chunk_bytes;
+        bytes = setting_chunk_bytes(least * pool->page_bytes, pool->page_bytes);
     }
     uint64_t pages = bytes / pool->page_bytes;
-    if (pages > CHUNK_PAGES_MOST) pages = CHUNK_PAGES_MOST;
+    if (pages > FRAME_MAX_PAGES) pages = FRAME_MAX_PAGES;
     if (pages < 1) pages = 1;
     return 1u << (31 - __builtin_clz((unsigned)pages));
 }
@@ -298,7 +292,7 @@ static vp_status lay_out(vp_pool *pool)
             "chunks of %llu KiB cannot be: here they may have %llu KiB, or that times 2, 4, … "
             "up to %d",
             (unsigned long long)(asked >> 10), (unsigned long long)(pool->page_bytes >> 10),
-            CHUNK_PAGES_MOST);
+            FRAME_MAX_PAGES);
         return VP_INVALID;
     }
     segments_create(&pool->segments, &pool->space, &pool->order, chunk_pages);

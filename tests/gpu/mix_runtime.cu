@@ -7,16 +7,9 @@
 #include <cstring>
 #include <vector>
 
-static const int WORDS = 1 << 22, WIDTH = 256; /* 16 MiB: a segment of its own */
+#include "cuda_check.h"
 
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        cudaError_t error = call;                                                                  \
-        if (error != cudaSuccess) {                                                                \
-            fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error));                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+static const int WORDS = 1 << 22, WIDTH = 256; /* 16 MiB: a segment of its own */
 
 __device__ unsigned long long total;
 __device__ unsigned *hidden; /* an address in a variable of the module */

@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "shim/abi.h"
-#include "unit/test.h"
+#include "shim/exported.h"
 #include "vrampool.h"
 
 #define BLOCK_BYTES ((size_t)2 << 20)
@@ -24,20 +24,10 @@ static unsigned char *model[BLOCKS]; /* what block[i] must hold */
 static unsigned char *host;          /* a buffer that copies go through; its model is itself */
 static CUstream stream;
 
-CUresult cuInit(unsigned flags);
-static void *const shim_tie __attribute__((used)) = (void *)cuInit;
-
-static void *function(const char *name)
-{
-    void *found = dlsym(RTLD_DEFAULT, name);
-    if (!found) fail_msg("%s is not exported", name);
-    return found;
-}
-
 /* NAME is a string; the types are those of the function. */
 #define CALL(name, types, args)                                                                    \
     do {                                                                                           \
-        CUresult result_ = ((CUresult(*) types)function(name))args;                                \
+        CUresult result_ = ((CUresult(*) types)shim_function(name))args;                           \
         if (result_ != CUDA_SUCCESS) fail_msg("%s: %d", name, result_);                            \
     } while (0)
 
@@ -351,9 +341,9 @@ static void every_form_leaves_the_right_bytes(void **state)
 
 static void the_pool_was_at_work(void **state)
 {
-    vp_pool *(*find)(void) = (vp_pool * (*)(void)) function("vp_default");
+    vp_pool *(*find)(void) = (vp_pool * (*)(void)) shim_function("vp_default");
     void (*read)(vp_pool *, vp_stats *) =
-        (void (*)(vp_pool *, vp_stats *))function("vp_stats_read");
+        (void (*)(vp_pool *, vp_stats *))shim_function("vp_stats_read");
     assert_non_null(find());
     vp_stats stats;
     read(find(), &stats);

@@ -10,7 +10,7 @@
 
 #include "emu/abi_more.h"
 #include "emu/emu_kernel.h"
-#include "unit/test.h"
+#include "shim/exported.h"
 #include "vrampool.h"
 
 #define BLOCK_BYTES ((size_t)2 << 20)
@@ -20,14 +20,9 @@ static CUdeviceptr block[BLOCKS];
 static CUstream stream;
 static CUfunction add;
 
-CUresult cuInit(unsigned flags);
-static void *const shim_tie __attribute__((used)) = (void *)cuInit;
-
 #define CALL(symbol, types, args)                                                                  \
     do {                                                                                           \
-        void *found_ = dlsym(RTLD_DEFAULT, #symbol);                                               \
-        if (!found_) fail_msg("%s is not exported", #symbol);                                      \
-        CUresult result_ = ((CUresult(*) types)found_)args;                                        \
+        CUresult result_ = ((CUresult(*) types)shim_function(#symbol))args;                        \
         if (result_ != CUDA_SUCCESS) fail_msg("%s: %d", #symbol, result_);                         \
     } while (0)
 

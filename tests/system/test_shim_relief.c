@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "emu/abi_more.h"
-#include "unit/test.h"
+#include "shim/exported.h"
 #include "vrampool.h"
 
 #define MIB ((size_t)1 << 20)
@@ -17,17 +17,7 @@ static CUdeviceptr block[BLOCKS];
 static CUcontext context;
 static CUstream stream;
 
-CUresult cuInit(unsigned flags);
-static void *const shim_tie __attribute__((used)) = (void *)cuInit;
-
-static void *function(const char *name)
-{
-    void *found = dlsym(RTLD_DEFAULT, name);
-    if (!found) fail_msg("%s is not exported", name);
-    return found;
-}
-
-#define RESULT(symbol, types, args) (((CUresult(*) types)function(#symbol))args)
+#define RESULT(symbol, types, args) (((CUresult(*) types)shim_function(#symbol))args)
 #define CALL(symbol, types, args)   assert_int_equal(RESULT(symbol, types, args), CUDA_SUCCESS)
 #define REFUSED(symbol, types, args)                                                               \
     assert_int_equal(RESULT(symbol, types, args), CUDA_ERROR_OUT_OF_MEMORY)
@@ -57,13 +47,13 @@ static uint64_t calls(const char *symbol)
 
 static vp_pool *pool(void)
 {
-    return ((vp_pool * (*)(void)) function("vp_default"))();
+    return ((vp_pool * (*)(void)) shim_function("vp_default"))();
 }
 
 static uint64_t relief_bytes(void)
 {
     vp_stats stats;
-    ((void (*)(vp_pool *, vp_stats *))function("vp_stats_read"))(pool(), &stats);
+    ((void (*)(vp_pool *, vp_stats *))shim_function("vp_stats_read"))(pool(), &stats);
     return stats.relief_bytes;
 }
 
@@ -71,7 +61,7 @@ static uint64_t capacity(unsigned place)
 {
     vp_place_info_t info;
     vp_status (*ask)(vp_pool *, unsigned, vp_place_info_t *) =
-        (vp_status(*)(vp_pool *, unsigned, vp_place_info_t *))function("vp_place_info");
+        (vp_status(*)(vp_pool *, unsigned, vp_place_info_t *))shim_function("vp_place_info");
     assert_int_equal(ask(pool(), place, &info), VP_OK);
     return info.capacity_bytes;
 }

@@ -8,16 +8,9 @@
 #include <cstdlib>
 #include <vector>
 
-static const int BUFFERS = 48, WORDS = 1 << 24, WIDTH = 256;
+#include "../cuda_check.h"
 
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        cudaError_t error = call;                                                                  \
-        if (error != cudaSuccess) {                                                                \
-            fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error));                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+static const int BUFFERS = 48, WORDS = 1 << 24, WIDTH = 256;
 
 __device__ unsigned long long total; /* a global of the module: not the pool's */
 

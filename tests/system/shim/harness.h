@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "exported.h"
 #include "fake_pool.h"
 #include "recorder.h"
 #include "shim/shim.h"
@@ -13,17 +14,6 @@
 
 /* The shim's exported function, called with these types: CALL(cuMemFree_v2, (CUdeviceptr), (8)). */
 #define CALL(symbol, types, args) (((CUresult(*) types)shim_function(#symbol))args)
-
-/* Ties the test to the shim: by dlsym alone the linker would leave the library out. */
-CUresult cuInit(unsigned flags);
-static void *const shim_tie __attribute__((used)) = (void *)cuInit;
-
-static inline void *shim_function(const char *name)
-{
-    void *function = dlsym(RTLD_DEFAULT, name);
-    if (!function) fail_msg("%s is not exported", name);
-    return function;
-}
 
 /* The recorder's state; loads it if the shim has not yet. */
 static inline struct recorder *the_recorder(void)
