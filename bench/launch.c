@@ -69,13 +69,18 @@ static int look_at(struct dl_phdr_info *library, size_t size, void *data)
     return 1;
 }
 
-/* Finds the driver behind the preloaded library, to be called past it; false: there is none. */
+/* Finds the driver's launch behind the preloaded library, in `native`, whose other calls stay those
+ * of `front`; false: there is none. The preloaded library answers dlopen for the driver's path with
+ * itself; dlmopen of what is loaded already is left alone. */
 static bool find_driver(const struct gpu *front, struct gpu *native)
 {
     struct search search = {.front = path_of(*(void *const *)&front->cuLaunchKernel)};
     if (!dl_iterate_phdr(look_at, &search)) return false;
-    gpu_open(native, "launch", search.path);
-    return native->cuLaunchKernel != front->cuLaunchKernel;
+    void *driver = dlmopen(LM_ID_BASE, search.path, RTLD_NOW | RTLD_NOLOAD);
+    if (!driver) return false;
+    *native = *front;
+    *(void **)&native->cuLaunchKernel = dlsym(driver, "cuLaunchKernel");
+    return native->cuLaunchKernel && native->cuLaunchKernel != front->cuLaunchKernel;
 }
 
 static double time_launch(const struct gpu *gpu, gpu_function function, void **params)
