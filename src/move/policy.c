@@ -314,6 +314,21 @@ void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 
+enum found policy_map_home(struct move *move, struct chunk *chunk, struct move_action *action)
+{
+    unsigned home = move->home[chunk->segment->card];
+    bool copies = chunk->frame != NULL;
+    if (copies && !policy_take_lane_in(move, action, chunk)) return FOUND_BUSY;
+    struct frame *frame;
+    enum found found = FOUND_NOTHING;
+    if (policy_use_plan(move, home, chunk->pages, &frame, action, &found)) {
+        policy_start_map(move, chunk, frame, action);
+        return FOUND_ACTION;
+    }
+    if (copies) policy_leave_lane(move, action);
+    return found;
+}
+
 /* Who may demand the chunk; NULL: nobody does. */
 static struct move_request *demander(const struct move *move, const struct chunk *chunk)
 {
@@ -420,20 +435,9 @@ static enum found bring_home(struct move *move, struct chunk *chunk, struct move
         policy_start_map(move, chunk, chunk->frame, action);
         return FOUND_ACTION;
     }
-    bool copies = chunk->frame != NULL;
-    if (copies && !policy_take_lane_in(move, action, chunk)) return FOUND_BUSY;
-    struct frame *frame = NULL;
-    enum found found = FOUND_NOTHING;
-    bool got = false;
     if (ahead[chunk->pages]++ < move->making_of[move->home[card]][chunk->pages])
-        found = FOUND_BUSY; /* a frame for it is on its way */
-    else
-        got = policy_use_plan(move, move->home[card], chunk->pages, &frame, action, &found);
-    if (got) {
-        policy_start_map(move, chunk, frame, action);
-        return FOUND_ACTION;
-    }
-    if (copies) policy_leave_lane(move, action);
+        return FOUND_BUSY; /* a frame for it is on its way */
+    enum found found = policy_map_home(move, chunk, action);
     return found == FOUND_NOTHING ? make_room(move, chunk, action) : found;
 }
 

@@ -51,6 +51,9 @@ enum found policy_drop_dead(struct move *move, unsigned card, struct move_action
 void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
                       struct move_action *action);
 
+/* Maps the chunk home, where there is room for it now; else what is to be done for the room. */
+enum found policy_map_home(struct move *move, struct chunk *chunk, struct move_action *action);
+
 /* Whether such a look would find what the last one found; and: it found nothing. */
 bool policy_looked(const struct move *move, const struct move_looked *looked);
 void policy_note_look(const struct move *move, struct move_looked *looked);

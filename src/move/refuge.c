@@ -272,10 +272,8 @@ static void reach(struct search *search, uint32_t places)
 static enum found make_way(struct move *move, struct chunk *chunk, unsigned place,
                            struct move_action *action)
 {
-    if (place == move->home[chunk->segment->card]) {
-        move_want(move, chunk);
-        return FOUND_BUSY;
-    }
+    /* At once: several that were asked home into the same room would drive others out again. */
+    if (place == move->home[chunk->segment->card]) return policy_map_home(move, chunk, action);
     action->may_copy = true; /* nobody else sees to it */
     if (chunk->state == CHUNK_RESIDENT) return policy_send_away(move, chunk, action);
     return shift(move, chunk, false, (int)place, action);

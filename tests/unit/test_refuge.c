@@ -237,6 +237,25 @@ static void others_make_way_for_what_fits_nowhere(void **state)
     assert_true(at_host >= 1);
 }
 
+/* The way leads over card 0's home, which has room for one: that one comes. More that were asked to
+ * come would drive others out, into the way again. */
+static void no_more_make_way_than_there_is_room_for(void **state)
+{
+    move.refuges[0] = move.refuges[1] = 1;
+    move.refuge[1][0] = host;
+    move.usable[1] = 0;
+    struct segment *guests[2], *theirs = take_on(1, 1);
+    overflow(guests, 2);
+    frames.place[home].capacity_pages++;
+    for (unsigned i = 0; i < 4; i++) {
+        struct move_action action = {0};
+        if (refuge_clear_way(&move, &theirs->chunks[0], &action) == FOUND_ACTION) succeed(&action);
+        copies_end();
+    }
+    assert_int_equal((place_of(guests[0]) == home) + (place_of(guests[1]) == home), 1);
+    assert_true(list_empty(&move.wanted));
+}
+
 /* ---- Equally near refuges ---- */
 
 static unsigned peers[2];
@@ -317,6 +336,7 @@ int main(void)
         TWO(a_mapped_guest_moves_on_too),
         TWO(data_is_used_where_that_is_possible),
         TWO(others_make_way_for_what_fits_nowhere),
+        TWO(no_more_make_way_than_there_is_room_for),
         NEAR(near_ones_take_turns),
         NEAR(a_full_one_leaves_it_to_the_other),
         NEAR(copies_go_out_side_by_side),
