@@ -191,21 +191,6 @@ static uint64_t growth_pages(const struct move *move, uint32_t ahead)
     return most - now;
 }
 
-static bool map_home(struct move *move, struct chunk *chunk, struct move_action *action)
-{
-    unsigned card = chunk->segment->card;
-    bool copies = chunk->frame != NULL;
-    if (copies && !policy_take_lane_in(move, action, chunk)) return false;
-    struct frame *frame;
-    enum found found;
-    if (policy_use_plan(move, move->home[card], chunk->pages, &frame, action, &found)) {
-        policy_start_map(move, chunk, frame, action);
-        return true;
-    }
-    if (copies) policy_leave_lane(move, action);
-    return found == FOUND_ACTION;
-}
-
 /* Gives up the frame of what is dead, unless it is used again before `ahead`. */
 static bool drop_dead(struct move *move, unsigned card, uint32_t ahead, struct move_action *action)
 {
@@ -243,7 +228,7 @@ static bool bring_next(struct move *move, unsigned card, struct move_action *act
     uint64_t need = nearest->pages + growth_pages(move, ahead) + reserve;
     if (need > room + move->segments->outlooks[card].dead_pages) return false;
     if (nearest->pages > room) return drop_dead(move, card, ahead, action);
-    return map_home(move, nearest, action);
+    return policy_map_home(move, nearest, action) == FOUND_ACTION;
 }
 
 static bool map_next_born(struct move *move, unsigned card, struct move_action *action)
@@ -255,7 +240,7 @@ static bool map_next_born(struct move *move, unsigned card, struct move_action *
     const struct chunk *sooner = find_nearest(move, card, STANDING_ABSENT, ahead - 1, &ahead);
     uint64_t pages = born->pages + (sooner ? sooner->pages : 0u);
     if (pages > room_pages(move, card)) return drop_dead(move, card, 2 * soon_ops(move), action);
-    return map_home(move, born, action);
+    return policy_map_home(move, born, action) == FOUND_ACTION;
 }
 
 bool foreseen_next(struct move *move, struct move_action *action)
