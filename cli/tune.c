@@ -144,15 +144,6 @@ static vp_status predict(struct tune *tune, const struct tune_setting *setting,
 
 /* The search. */
 
-/* As the pool chooses it: rounded down to a power of two. */
-static uint64_t default_chunk(const struct job *job)
-{
-    uint64_t most = setting_chunk_bytes(job->limits.hbm_bytes, job->machine->granularity_bytes);
-    uint64_t bytes = job->machine->granularity_bytes;
-    while (2 * bytes <= most) bytes *= 2;
-    return bytes;
-}
-
 static bool fits(const struct job *job, const struct tune_setting *setting)
 {
     return setting->chunk_bytes <= job->limits.hbm_bytes / SETTING_CHUNKS_OF_A_CARD &&
@@ -224,7 +215,9 @@ static vp_status try_reserves(struct tune *tune)
 static struct tune_setting complete(const struct job *job, const struct tune_setting *given)
 {
     struct tune_setting setting = *given;
-    if (!setting.chunk_bytes) setting.chunk_bytes = default_chunk(job);
+    if (!setting.chunk_bytes)
+        setting.chunk_bytes =
+            setting_chunk_bytes(job->limits.hbm_bytes, job->machine->granularity_bytes);
     if (!setting.ahead_ops) setting.ahead_ops = SETTING_AHEAD_OPS;
     if (!setting.reserve_bytes)
         setting.reserve_bytes = SETTING_RESERVE_CHUNKS * setting.chunk_bytes;
