@@ -14,8 +14,8 @@ void slabs_create(struct slabs *slabs)
 
 unsigned slab_class(uint64_t bytes, uint64_t page_bytes)
 {
-    unsigned shift = SLAB_MIN_SHIFT;
-    while (shift <= SLAB_MAX_SHIFT && (UINT64_C(1) << shift) < bytes) shift++;
+    bool least = bytes <= UINT64_C(1) << SLAB_MIN_SHIFT;
+    unsigned shift = least ? SLAB_MIN_SHIFT : 64u - (unsigned)__builtin_clzll(bytes - 1);
     if (shift > SLAB_MAX_SHIFT || (UINT64_C(2) << shift) > page_bytes) return SLAB_CLASSES;
     return shift - SLAB_MIN_SHIFT;
 }

@@ -62,9 +62,22 @@ static uint64_t total_pages(const vp_pool *pool)
     return pages;
 }
 
+/* Most programs leave their cards room to spare, which is seen sooner than how to share out. */
+static bool fits_at_home(const vp_pool *pool, unsigned card, uint64_t pages)
+{
+    uint64_t lost = pool->segments.chunk_pages - 1; /* at most, see fill_room */
+    for (unsigned i = 0; i < pool->cards; i++) {
+        if (!(pool->options.compute_cards >> i & 1)) continue;
+        uint64_t need = pool->segments.card_pages[i] + (i == card ? pages : 0);
+        if (need + lost > place_pages(pool, pool->move.home[i])) return false;
+    }
+    return true;
+}
+
 /* Whether all that lives, and so much more for one card, can lie somewhere. */
 bool pool_fits(const vp_pool *pool, unsigned card, uint64_t pages)
 {
+    if (fits_at_home(pool, card, pages)) return true;
     struct promise promise = {.cards = pool->cards, .places = pool->frames.places};
     fill_room(pool, promise.room);
     for (unsigned i = 0; i < pool->cards; i++) {
@@ -123,6 +136,7 @@ static CUresult move_guard(vp_pool *pool, struct segment *segment)
  * another thread's may return. Lock held, let go in between. */
 static bool will_fit(vp_pool *pool, unsigned card, uint64_t pages)
 {
+    if (pool_fits(pool, card, pages)) return true;
     uint64_t began = pool_now_ns(pool);
     while (!pool_fits(pool, card, pages)) {
         if (!pool->reliefs || pool_now_ns(pool) - began > relief_wait_most_ns) return false;
