@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "move/refuge.h"
+
 enum {
     DOUBT_MOST = 6,
     TRUST_MOST = 16,
@@ -47,6 +49,9 @@ void backup_keep(struct move *move, struct chunk *chunk, struct frame *frame)
 
 struct frame *backup_take(struct move *move, struct chunk *chunk, bool *check)
 {
+    if (chunk->backup && refuge_keeps_mapped(move, chunk) &&
+        !refuge_is_usable(move, chunk->segment->card, chunk->backup->place))
+        backup_lose(move, chunk);
     *check = chunk->backup && chunk->digested && (chunk->early || may_help(move, chunk));
     if (!*check) chunk->digested = false;
     return chunk->backup ? frame_recover(move->frames, &chunk->backup) : NULL;

@@ -383,6 +383,15 @@ uint64_t move_wanted_pages(const struct move *move)
 
 enum admission { CHUNK_FINE, CHUNK_MISSING, CHUNK_LOST };
 
+/* Whether the operation may use the chunk away from home, where it is mapped. A link that was lost
+ * since then may have taken the right to; but what a graph uses stays. */
+static bool may_be_far(const struct move *move, const struct move_request *request,
+                       const struct chunk *chunk)
+{
+    if (chunk->segment->captured) return true;
+    return (request->no_room || move->policy == VP_POLICY_INPLACE) && refuge_serves(move, chunk);
+}
+
 static enum admission admit_chunk(struct move *move, struct move_request *request,
                                   struct chunk *chunk, bool may_want)
 {
@@ -390,7 +399,7 @@ static enum admission admit_chunk(struct move *move, struct move_request *reques
     case CHUNK_POISONED: return CHUNK_LOST;
     case CHUNK_RESIDENT:
         if (move_chunk_is_home(move, chunk)) return CHUNK_FINE;
-        if (request->no_room || chunk->segment->captured || move->policy == VP_POLICY_INPLACE) {
+        if (may_be_far(move, request, chunk)) {
             request->in_place++;
             request->in_place_pages += chunk->pages;
             return CHUNK_FINE;

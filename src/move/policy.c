@@ -65,14 +65,19 @@ void policy_leave_lane(struct move *move, struct move_action *action)
     action->ticket = 0;
 }
 
+static void start_unmap(struct move *move, struct chunk *chunk, struct move_action *action)
+{
+    action->kind = MOVE_DO_UNMAP;
+    name_chunk(move, action, chunk);
+    action->from = chunk->frame;
+}
+
 static bool next_hidden(struct move *move, struct move_action *action)
 {
     if (list_empty(&move->hidden)) return false;
     struct chunk *chunk = list_entry(move->hidden.next, struct chunk, queue);
     chunk_unqueue(chunk);
-    action->kind = MOVE_DO_UNMAP;
-    name_chunk(move, action, chunk);
-    action->from = chunk->frame;
+    start_unmap(move, chunk, action);
     return true;
 }
 
@@ -86,9 +91,7 @@ static bool next_unmap(struct move *move, struct move_action *action)
     chunk_change(move, chunk, chunk->unchanged ? MOVE_SAME : MOVE_COPIED, chunk->frame,
                  live ? target : NULL);
     if (!live) frame_give(move->frames, target);
-    action->kind = MOVE_DO_UNMAP;
-    name_chunk(move, action, chunk);
-    action->from = chunk->frame;
+    start_unmap(move, chunk, action);
     bool stay = refuge_keeps_mapped(move, chunk) &&
                 refuge_is_usable(move, chunk->segment->card, target->place);
     action->to = live && stay ? target : NULL;
@@ -139,9 +142,7 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
 {
     if (!chunk_is_live(chunk)) {
         chunk_change(move, chunk, MOVE_DROP, chunk->frame, NULL);
-        action->kind = MOVE_DO_UNMAP;
-        name_chunk(move, action, chunk);
-        action->from = chunk->frame;
+        start_unmap(move, chunk, action);
         return FOUND_ACTION;
     }
     if (!action->may_copy) /* whoever copies will see to it, if it can be done */
@@ -346,14 +347,20 @@ static enum found use_in_place(struct move *move, struct chunk *chunk, struct mo
 {
     struct move_request *request = demander(move, chunk);
     if (request) request->no_room = true;
-    if (!request || chunk->state == CHUNK_RESIDENT) {
+    if (!request || (chunk->state == CHUNK_RESIDENT && refuge_serves(move, chunk))) {
         chunk_unqueue(chunk);
         return FOUND_NOTHING;
     }
     enum found found = FOUND_NOTHING;
+    if (chunk->state == CHUNK_RESIDENT) { /* cut off since it was mapped: to be moved as absent */
+        chunk_unqueue(chunk);
+        chunk_change(move, chunk, MOVE_DROP, chunk->frame, chunk->frame);
+        start_unmap(move, chunk, action);
+        return FOUND_ACTION;
+    }
     if (chunk->state == CHUNK_ABSENT) {
         if (chunk->frame->copies) return FOUND_BUSY; /* on its way elsewhere, until just now */
-        if (refuge_is_usable(move, chunk->segment->card, chunk->frame->place)) {
+        if (refuge_serves(move, chunk)) {
             policy_start_map(move, chunk, chunk->frame, action);
             return FOUND_ACTION;
         }
@@ -397,8 +404,7 @@ static bool is_better_far(const struct move *move, const struct chunk *chunk)
 {
     const struct move_request *request = demander(move, chunk);
     if (!request || !chunk->pins || chunk->state == CHUNK_EMPTY) return false;
-    if (!refuge_is_usable(move, chunk->segment->card, chunk->frame->place)) return false;
-    return request->in_place_pays;
+    return refuge_serves(move, chunk) && request->in_place_pays;
 }
 
 /* The chunk's home is full. */

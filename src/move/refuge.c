@@ -33,6 +33,27 @@ bool refuge_keeps_mapped(const struct move *move, const struct chunk *chunk)
     return move->always_mapped || chunk->segment->loose || chunk->segment->captured;
 }
 
+static void leave_out(struct move *move, unsigned card, unsigned place)
+{
+    uint32_t kept = 0, near = 0;
+    for (uint32_t i = 0; i < move->refuges[card]; i++) {
+        if (move->refuge[card][i] == place) continue;
+        near += i < move->near[card];
+        move->refuge[card][kept++] = move->refuge[card][i];
+    }
+    move->refuges[card] = kept;
+    move->near[card] = near;
+}
+
+void refuge_cut_off(struct move *move, unsigned place, uint32_t cards)
+{
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
+        if (move->home[card] != place) move->usable[card] &= ~(UINT32_C(1) << place);
+        if (cards >> card & 1) leave_out(move, card, place);
+    }
+    move->changes++;
+}
+
 /* Guests leave a card what lives for it, and what it keeps ready. */
 static bool is_open(const struct move *move, unsigned place, uint32_t pages)
 {

@@ -26,6 +26,16 @@ static inline bool refuge_is_usable(const struct move *move, unsigned card, unsi
     return (move->usable[card] >> place & 1) != 0;
 }
 
+/* Whether work may use the chunk where its data is. */
+static inline bool refuge_serves(const struct move *move, const struct chunk *chunk)
+{
+    return refuge_is_usable(move, chunk->segment->card, chunk->frame->place);
+}
+
+/* A link was lost: chunks of the cards (bit i: card i) do not go to the place any more, and
+ * nobody's are used there but those that are at home. */
+void refuge_cut_off(struct move *move, unsigned place, uint32_t cards);
+
 /* A frame for the chunk in the nearest refuge with room, other than where it is; `used`: where it
  * may be used in place. Of equally near ones first that of the way whose lane the action has.
  * NULL: see *found. */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "move/refuge.h"
 #include "pool/measure.h"
 #include "pool/timeline.h"
 
@@ -129,15 +130,6 @@ void pool_clear_residue(vp_pool *pool, vp_addr address, uint64_t bytes)
     }
 }
 
-/* Chunks of the card do not go to the place any more; those that lie there come back. */
-static void leave_out(struct move *move, unsigned card, unsigned place)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < move->refuges[card]; i++)
-        if (move->refuge[card][i] != place) move->refuge[card][kept++] = move->refuge[card][i];
-    move->refuges[card] = kept;
-}
-
 /* A link was lost: finds out which cards can be given access to the place's memory no more. They
  * are left out from now on, and nothing is used in place there. False: no others than before. */
 static bool sever(vp_pool *pool, unsigned place)
@@ -153,11 +145,7 @@ static bool sever(vp_pool *pool, unsigned place)
     pool_lock(pool);
     gone &= ~pool->severed[place];
     pool->severed[place] |= gone;
-    for (unsigned card = 0; card < pool->cards && gone; card++) {
-        if (pool->move.home[card] != place) pool->move.usable[card] &= ~(UINT32_C(1) << place);
-        if (gone >> card & 1) leave_out(&pool->move, card, place);
-    }
-    pool->move.changes++;
+    if (gone) refuge_cut_off(&pool->move, place, gone);
     pool_unlock(pool);
     for (unsigned card = 0; card < pool->cards; card++)
         if (gone >> card & 1)

@@ -222,6 +222,41 @@ static void data_is_used_where_that_is_possible(void **state)
             assert_int_not_equal(large->chunks[i].frame->place, other_home);
 }
 
+/* The link to the other card is lost while data is used there, over the link. */
+static void what_was_used_where_a_link_is_lost_is_used_elsewhere(void **state)
+{
+    struct segment *large = take_on(0, HOME_PAGES + 2);
+    struct operation op = on(large);
+    admit(&op);
+    unsigned there = 0;
+    for (uint32_t i = 0; i < large->chunk_count; i++)
+        there += large->chunks[i].frame->place == other_home;
+    assert_int_equal(there, 2);
+    refuge_cut_off(&move, other_home, 1);
+    struct operation again = on(large);
+    assert_int_equal(ask(&again), MOVE_HELD);
+    admit(&again);
+    for (uint32_t i = 0; i < large->chunk_count; i++)
+        assert_int_not_equal(large->chunks[i].frame->place, other_home);
+    assert_int_equal(again.request.in_place, 2);
+}
+
+/* What a chunk left behind there is no place for it, where it has to stay mapped. */
+static void a_backup_behind_a_lost_link_is_not_used(void **state)
+{
+    struct segment *gone[1];
+    move.digests = 1;
+    move.always_mapped = true;
+    overflow(gone, 1);
+    run(gone[0]);
+    assert_non_null(gone[0]->chunks[0].backup);
+    assert_int_equal(gone[0]->chunks[0].backup->place, other_home);
+    refuge_cut_off(&move, other_home, 1);
+    for (unsigned i = 0; i < HOME_PAGES; i++) run(take_on(0, 1));
+    assert_int_equal(state_of(gone[0]), CHUNK_RESIDENT);
+    assert_int_equal(place_of(gone[0]), host);
+}
+
 /* Card 0 reaches its own memory and card 1's, card 1 the host too: what of card 1 stands in the way
  * goes there. */
 static void others_make_way_for_what_fits_nowhere(void **state)
@@ -301,6 +336,15 @@ static void a_full_one_leaves_it_to_the_other(void **state)
     assert_int_equal(in_second, HOME_PAGES - 1);
 }
 
+static void one_that_is_cut_off_leaves_it_to_the_other(void **state)
+{
+    struct segment *gone[4];
+    refuge_cut_off(&move, peers[0], 1);
+    assert_int_equal(move.refuges[0], 2);
+    overflow(gone, 4);
+    for (unsigned i = 0; i < 4; i++) assert_int_equal(place_of(gone[i]), peers[1]);
+}
+
 static void copies_go_out_side_by_side(void **state)
 {
     struct move_action copy[2], none;
@@ -335,10 +379,13 @@ int main(void)
         TWO(a_guest_stays_where_its_copy_failed),
         TWO(a_mapped_guest_moves_on_too),
         TWO(data_is_used_where_that_is_possible),
+        TWO(what_was_used_where_a_link_is_lost_is_used_elsewhere),
+        TWO(a_backup_behind_a_lost_link_is_not_used),
         TWO(others_make_way_for_what_fits_nowhere),
         TWO(no_more_make_way_than_there_is_room_for),
         NEAR(near_ones_take_turns),
         NEAR(a_full_one_leaves_it_to_the_other),
+        NEAR(one_that_is_cut_off_leaves_it_to_the_other),
         NEAR(copies_go_out_side_by_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
