@@ -35,9 +35,8 @@ unsigned order_find(struct order *order, void *handle, uint64_t key, void *conte
     unsigned reusable = ORDER_STREAMS;
     for (unsigned i = 0; i < order->count; i++) {
         struct order_stream *stream = order->stream[i];
-        if (!stream->ended && stream->handle == handle && stream->key == key &&
-            stream->context == context)
-            return i;
+        if (stream->context != context) continue; /* its events are of no use in another */
+        if (!stream->ended && stream->handle == handle && stream->key == key) return i;
         if (stream->ended && is_finished(stream) && stream->mark_count == 0) reusable = i;
     }
     if (reusable == ORDER_STREAMS && order->count < ORDER_STREAMS) {

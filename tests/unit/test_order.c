@@ -138,6 +138,16 @@ static void nothing_is_marked_after_the_end_or_in_a_capture(void **state)
     assert_int_equal(order_mark_covers(stream), 0);
 }
 
+/* Events are made for a context, and stay with the slot. */
+static void a_slot_is_reused_in_its_context_only(void **state)
+{
+    int contexts[2];
+    unsigned slot = order_find(&order, (void *)8, 0, &contexts[0]);
+    order_end(&order, slot);
+    assert_int_not_equal(order_find(&order, (void *)9, 0, &contexts[1]), slot);
+    assert_int_equal(order_find(&order, (void *)9, 0, &contexts[0]), slot);
+}
+
 static void a_slot_is_reused_once_its_work_is_done(void **state)
 {
     struct order_uses uses = {0};
@@ -259,6 +269,7 @@ int main(void)
         CASE(all_is_done_while_a_mark_is_recorded),
         CASE(a_full_ring_moves_its_newest_mark_on),
         CASE(nothing_is_marked_after_the_end_or_in_a_capture),
+        CASE(a_slot_is_reused_in_its_context_only),
         CASE(a_slot_is_reused_once_its_work_is_done),
         CASE(marks_are_asked_for_where_none_is_out),
         CASE(uses_keep_the_last_of_each_stream),
