@@ -490,6 +490,8 @@ static bool must_wait(struct move *move)
     order_uses_crowd(move->order, &all);
     if (order_uses_done(move->order, &all)) return false;
     bool asked = !list_empty(&move->requests) || !list_empty(&move->wanted);
+    for (unsigned place = 0; place < move->frames->places; place++)
+        asked |= owed_is_open(move, place);
     if (asked) order_uses_want_marks(move->order, &all);
     return true;
 }

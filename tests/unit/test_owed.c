@@ -85,6 +85,21 @@ static void what_is_in_use_stays(void **state)
     for (unsigned i = 0; i < HOME_PAGES; i++) assert_int_equal(state_of(busy[i]), CHUNK_RESIDENT);
 }
 
+/* Where moves wait for the device, it has to be asked. */
+static void strict_it_asks_whether_the_device_is_idle(void **state)
+{
+    move.strict = true;
+    for (unsigned i = 0; i < HOME_PAGES; i++) run(take(1));
+    uint64_t sequence = order_enter(&order, slot);
+    order_leave(order.stream[slot]);
+    nothing_to_do(MOVE_WORKER_ALL);
+    owed_begin(&move, home, 1, HOME_PAGES, true);
+    nothing_to_do(MOVE_WORKER_ALL); /* but a mark is wanted now */
+    go(MOVE_DO_MARK);
+    order_mark_passed(order.stream[slot], sequence);
+    assert_int_equal(give_all(home), 1);
+}
+
 static void without_a_refuge_it_says_so(void **state)
 {
     end(state);
@@ -139,6 +154,7 @@ int main(void)
         CASE(idle_chunks_leave_for_it),
         CASE(no_more_is_given_than_may_be),
         CASE(what_is_in_use_stays),
+        CASE(strict_it_asks_whether_the_device_is_idle),
         CASE(without_a_refuge_it_says_so),
         CASE(what_cannot_be_released_is_kept),
         CASE(beside_an_exclusive_operation_free_frames_are_given),
