@@ -104,7 +104,10 @@ struct frame *refuge_find(struct move *move, const struct chunk *chunk, bool use
             unsigned place = move->refuge[card][i < near ? (i + first) % near : i];
             if (!suits(move, chunk, place, used)) continue;
             if (is_open(move, place, chunk->pages) == closed) continue;
-            if (closed && !has_room_to_spare(move, place, chunk->pages)) continue;
+            if (closed && !has_room_to_spare(move, place, chunk->pages)) {
+                busy |= frame_room_pages(move->frames, place) >= chunk->pages; /* until then */
+                continue;
+            }
             enum found here = FOUND_NOTHING;
             struct frame *frame = find_in(move, chunk, place, action, &here);
             *found = here;
@@ -123,12 +126,9 @@ bool refuge_may_come(const struct move *move, const struct chunk *chunk)
     for (uint32_t i = 0; i < move->refuges[card]; i++) {
         unsigned place = move->refuge[card][i];
         if (!suits(move, chunk, place, used)) continue;
-        if (!is_open(move, place, chunk->pages)) {
-            if (has_room_to_spare(move, place, chunk->pages)) return true;
-            continue;
-        }
         if (frame_room_pages(move->frames, place) >= chunk->pages) return true;
-        if (room_is_coming(&move->frames->place[place])) return true;
+        bool open = is_open(move, place, chunk->pages);
+        if (open && room_is_coming(&move->frames->place[place])) return true;
     }
     return false;
 }

@@ -291,6 +291,26 @@ static void no_more_make_way_than_there_is_room_for(void **state)
     assert_true(list_empty(&move.wanted));
 }
 
+/* The other card has room, but demands as much itself: so does it get it first, and is what needs
+ * room told to wait, and not that there is none. */
+static void room_that_the_card_demands_may_be_had_later(void **state)
+{
+    move.refuges[0] = 1;
+    struct segment *theirs = take_on(1, HOME_PAGES), *mine = take_on(0, HOME_PAGES);
+    run(mine);
+    move_want(&move, &theirs->chunks[0]);
+    for (unsigned i = 1; i < HOME_PAGES; i++) frame_in(other_home);
+    struct move_action action = {.may_copy = true};
+    enum found found;
+    assert_null(refuge_find(&move, &mine->chunks[0], false, &action, &found));
+    assert_int_equal(found, FOUND_BUSY);
+    assert_true(refuge_may_come(&move, &mine->chunks[0]));
+    frame_in(other_home);
+    assert_null(refuge_find(&move, &mine->chunks[0], false, &action, &found));
+    assert_int_equal(found, FOUND_NOTHING);
+    assert_false(refuge_may_come(&move, &mine->chunks[0]));
+}
+
 /* ---- Equally near refuges ---- */
 
 static unsigned peers[2];
@@ -383,6 +403,7 @@ int main(void)
         TWO(a_backup_behind_a_lost_link_is_not_used),
         TWO(others_make_way_for_what_fits_nowhere),
         TWO(no_more_make_way_than_there_is_room_for),
+        TWO(room_that_the_card_demands_may_be_had_later),
         NEAR(near_ones_take_turns),
         NEAR(a_full_one_leaves_it_to_the_other),
         NEAR(one_that_is_cut_off_leaves_it_to_the_other),
