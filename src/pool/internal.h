@@ -62,12 +62,13 @@ struct pool_lane {
     CUstream stream;
     CUevent events[MOVE_COPIES];
     uint64_t queued_ns[MOVE_COPIES]; /* for the timeline */
-    /* Of copies out (pieces.c): pieces so far, when the oldest on its way began, how long a whole
-     * one took last. */
+    /* Of copies out (pieces.c): pieces so far, their sizes, when the oldest on its way began, and
+     * how long one took lately (0: not known). */
     unsigned pieces_queued, pieces_done;
     CUevent piece_events[POOL_PIECES];
-    bool piece_is_whole[POOL_PIECES];
-    uint64_t piece_since_ns, piece_ns;
+    uint64_t piece_bytes[POOL_PIECES];
+    uint64_t piece_since_ns;
+    double piece_ns_per_byte;
     CUmodule module;      /* that the lane is to unload */
     CUfunction digest;    /* NULL: no digests are made in this lane (digest.c) */
     struct digest *parts; /* pinned: DIGEST_BLOCKS for each of MOVE_COPIES */
@@ -182,6 +183,8 @@ struct vp_pool {
     _Atomic uint32_t sample; /* operations of a stream between marks */
     uint64_t holds, hold_for_ns[MOVE_CAUSES], throttle_ns, relief_pages;
     _Atomic uint64_t host_wait_ns; /* counted while the lock is not held */
+    _Atomic uint32_t granting;     /* threads that set access to a mapping */
+    _Atomic uint64_t granted_ns;   /* when that was done last; 0: never */
 };
 
 static inline void pool_lock(vp_pool *pool)

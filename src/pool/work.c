@@ -170,7 +170,10 @@ static CUresult grant(vp_pool *pool, vp_addr address, uint64_t bytes, unsigned p
             if (host || !(pool->severed[place] >> one->location.id & 1)) access[count++] = *one;
         }
         if (count == 0) return CUDA_ERROR_INVALID_DEVICE;
+        atomic_fetch_add_explicit(&pool->granting, 1, memory_order_relaxed);
         result = pool->driver->cuMemSetAccess(address, bytes, access, count);
+        atomic_store_explicit(&pool->granted_ns, pool_now_ns(pool), memory_order_relaxed);
+        atomic_fetch_sub_explicit(&pool->granting, 1, memory_order_relaxed);
     } while (retry(pool, result, &tries) ||
              (result == CUDA_ERROR_INVALID_DEVICE && sever(pool, place)));
     return result;

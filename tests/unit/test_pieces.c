@@ -100,6 +100,26 @@ static void all_is_copied_and_the_last_piece_left_on_its_way(void **state)
     assert_int_equal(queued, 4);
 }
 
+/* The next piece waits while access is set, and is small thereafter; but not for ever. */
+static void pieces_give_way_to_those_who_set_access(void **state)
+{
+    uint64_t bytes;
+    pool.granting = 1;
+    now_ns = NS_PER_MS;
+    assert_int_equal(copy_out(8 * MIB, &bytes), CUDA_SUCCESS);
+    assert_int_equal(bytes, 8 * MIB);
+    assert_int_equal(queued, 1);
+    assert_in_range(now_ns, NS_PER_MS + 100 * NS_PER_US, 3 * NS_PER_MS);
+    pool.granting = 0;
+    pool.granted_ns = now_ns + NS_PER_MS;
+    assert_int_equal(copy_out(16 * MIB, &bytes), CUDA_SUCCESS);
+    assert_int_equal(bytes, 16 * MIB);
+    assert_int_equal(queued, 1 + 4);
+    now_ns += 10 * NS_PER_MS;
+    assert_int_equal(copy_out(16 * MIB, &bytes), CUDA_SUCCESS);
+    assert_int_equal(queued, 1 + 4 + 2);
+}
+
 static void a_copy_recalled_before_it_begins_copies_nothing(void **state)
 {
     uint64_t bytes;
@@ -153,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(all_is_copied_and_the_last_piece_left_on_its_way),
+        CASE(pieces_give_way_to_those_who_set_access),
         CASE(a_copy_recalled_before_it_begins_copies_nothing),
         CASE(a_recalled_copy_has_ended),
         CASE(a_copy_that_fails_leaves_nothing_on_its_way),
