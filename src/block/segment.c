@@ -147,7 +147,9 @@ static void enter_outlook(struct segments *segments, struct segment *segment)
     struct outlooks *outlooks = &segments->outlooks[segment->card];
     segment->outlook = outlooks->count++;
     outlooks->of[segment->outlook] =
-        (struct outlook){.segment = segment, .has = 1u << STANDING_EMPTY};
+        (struct outlook){.segment = segment,
+                         .has = 1u << STANDING_EMPTY,
+                         .small = segment->pages <= segments->chunk_pages / SEGMENT_SMALL_PART};
 }
 
 static void leave_outlook(struct segments *segments, struct segment *segment)

@@ -147,6 +147,8 @@ struct outlook {
     uint32_t absent_pages; /* of chunks ABSENT and live */
     uint8_t has;           /* bit i: it has chunks of enum standing i */
     bool will_die;         /* what lives there now dies before the next use */
+    bool has_died;         /* what lived there at the last use is dead */
+    bool small;            /* so small that the calls to move it take more time than the copies */
 };
 
 struct outlooks {
@@ -155,7 +157,11 @@ struct outlooks {
     uint64_t dead_pages; /* of all chunks of STANDING_DEAD */
 };
 
-enum { SEGMENT_SHELVES = 256, SEGMENT_RANGES = 40 };
+enum {
+    SEGMENT_SHELVES = 256,
+    SEGMENT_RANGES = 40,
+    SEGMENT_SMALL_PART = 8, /* of a chunk: smaller segments cost more calls than copies */
+};
 
 struct segments {
     struct space *space;
