@@ -49,9 +49,9 @@ static struct foresight_period *find(struct foresight *foresight, uint32_t numbe
 }
 
 /* The entry of `segment` in the operation's last turn: at the same place, as a rule. */
-static const struct foresight_touch *last_turn(const struct foresight *foresight,
-                                               const struct foresight_op *op,
-                                               const struct segment *segment, uint32_t k)
+static const struct foresight_touch *entry_of(const struct foresight *foresight,
+                                              const struct foresight_op *op,
+                                              const struct segment *segment, uint32_t k)
 {
     const struct foresight_touch *touches = &foresight->touches[op->first];
     if (k < op->count && touches[k].segment == segment) return &touches[k];
@@ -88,7 +88,7 @@ static bool make_room(struct foresight *foresight, struct foresight_op *op, uint
 static bool is_stray(const struct foresight *foresight, const struct foresight_op *op,
                      const struct outlook *outlook)
 {
-    return op->noted && outlook->next_use > foresight->clock;
+    return op->noted && !outlook->has_died && outlook->next_use > foresight->clock;
 }
 
 /* Enters this turn's touches over the last turn's. */
@@ -102,14 +102,17 @@ static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t
             continue;
         }
         struct outlook *outlook = segment_outlook(foresight->segments, segment);
-        const struct foresight_touch *last = last_turn(foresight, op, segment, k);
-        struct foresight_touch now = {segment, last ? last->ahead : 0, last ? last->dies : false};
+        const struct foresight_touch *last = entry_of(foresight, op, segment, k);
         struct foresight_touch *entry = &foresight->touches[op->first + k];
         if (!last && is_stray(foresight, op, outlook)) {
-            *entry = now;
+            if (op->count != count) *entry = (struct foresight_touch){0};
+            entry->segment = segment; /* what is foretold of its place stays */
             continue;
         }
+        if (op->count == count || (!last && k < op->count)) last = entry;
+        struct foresight_touch now = {segment, last ? last->ahead : 0, last ? last->dies : false};
         fulfil(foresight, segment);
+        outlook->has_died = false;
         outlook->next_use = foresight->clock + (now.ahead ? now.ahead : op_count);
         outlook->will_die = now.dies;
         now.dies = false; /* unless it dies again */
@@ -197,4 +200,5 @@ void foresight_died(struct foresight *foresight, struct segment *segment)
     if (!segment->used_last || segment->touch_last >= foresight->touch_count) return;
     struct foresight_touch *touch = &foresight->touches[segment->touch_last];
     if (touch->segment == segment) touch->dies = true;
+    segment_outlook(foresight->segments, segment)->has_died = true;
 }

@@ -3,8 +3,9 @@
  * Where the program is in a known period (trace/finder.h), each operation is an entry of that
  * period: the segments it touched last time, and for each how many operations later it was touched
  * again. So at the operation's next turn the next use of what it touches is known. With it goes how
- * much lived at each operation: what is about to be born or to die. Segments are known by their
- * addresses: an allocator that repeats itself puts the same thing at the same place.
+ * much lived at each operation: what is about to be born or to die. A touch is known by its place
+ * among the operation's touches, since allocators put the same thing elsewhere each time; by the
+ * segment's address where there are more or fewer touches than last time.
  *
  * A wrong forecast costs time only: it decides what leaves and what comes early, never whether
  * something is there. Pure; under the pool's lock. */
