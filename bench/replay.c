@@ -1,14 +1,15 @@
 /* Plays a recorded step on the real pool in virtual time; see replay.h.
  *
  *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy NAME] [--jitter PERCENT]
- *     [--stale PERCENT] [--extra MOST] [--seed N] [--report FILE] [--json]
- *     [--chunk SIZE] [--ahead N] [--reserve SIZE] [--scale N [--native]]
+ *     [--stale PERCENT] [--extra MOST] [--wander PERCENT] [--seed N] [--report FILE] [--json]
+ *     [--timeline FILE] [--chunk SIZE] [--ahead N] [--reserve SIZE] [--scale N [--native]]
  *
  * --stale: so many operations' parameters also hold the address of a block that was freed of late,
  * at which something else may live by now, each time other ones. --extra: up to so many small
- * operations more a step, somewhere in it. --scale: all sizes (those given too) and rates are so
- * much smaller, and there is data, of which a sum is said at the end (replay_data.c); --native:
- * without a pool, for the sum that it should be.
+ * operations more a step, somewhere in it. --wander: the allocator prefers, so often, another of
+ * its free blocks of the same size, so that things are elsewhere in each step. --scale: all sizes
+ * (those given too) and rates are so much smaller, and there is data, of which a sum is said at the
+ * end (replay_data.c); --native: without a pool, for the sum that it should be.
  *
  * A line a step; then the median of the last steps, and its ratio to the step's time in HBM. Where
  * a period of the trace holds several steps, --mark names an operation that touches nothing and
@@ -31,7 +32,8 @@ enum {
 
 struct replay replay = {.steps = 12, .policy = VP_POLICY_PLAN, .scale = 1};
 
-static const char *path, *report, *machine_text = "h200"; /* a name, or as in VRAMPOOL_EMULATE */
+static const char *path, *report, *timeline,
+    *machine_text = "h200"; /* a name, or as in VRAMPOOL_EMULATE */
 static uint64_t hbm_bytes, host_bytes = 112 * GIB;
 static vp_options tuned;        /* chunk, ahead, reserve */
 static unsigned jitter_percent; /* work on the device takes up to so much longer */
@@ -40,15 +42,16 @@ static bool json;
 static bool read_options(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"hbm", required_argument, NULL, 'c'},     {"host", required_argument, NULL, 'h'},
-        {"steps", required_argument, NULL, 's'},   {"policy", required_argument, NULL, 'p'},
-        {"json", no_argument, NULL, 'j'},          {"scale", required_argument, NULL, 'x'},
-        {"native", no_argument, NULL, 'n'},        {"jitter", required_argument, NULL, 'r'},
-        {"mark", required_argument, NULL, 'm'},    {"stale", required_argument, NULL, 't'},
-        {"extra", required_argument, NULL, 'e'},   {"seed", required_argument, NULL, 'd'},
-        {"report", required_argument, NULL, 'o'},  {"chunk", required_argument, NULL, 'k'},
-        {"ahead", required_argument, NULL, 'a'},   {"reserve", required_argument, NULL, 'f'},
-        {"machine", required_argument, NULL, 'i'}, {0}};
+        {"hbm", required_argument, NULL, 'c'},      {"host", required_argument, NULL, 'h'},
+        {"steps", required_argument, NULL, 's'},    {"policy", required_argument, NULL, 'p'},
+        {"json", no_argument, NULL, 'j'},           {"scale", required_argument, NULL, 'x'},
+        {"native", no_argument, NULL, 'n'},         {"jitter", required_argument, NULL, 'r'},
+        {"mark", required_argument, NULL, 'm'},     {"stale", required_argument, NULL, 't'},
+        {"extra", required_argument, NULL, 'e'},    {"wander", required_argument, NULL, 'w'},
+        {"seed", required_argument, NULL, 'd'},     {"report", required_argument, NULL, 'o'},
+        {"timeline", required_argument, NULL, 'l'}, {"chunk", required_argument, NULL, 'k'},
+        {"ahead", required_argument, NULL, 'a'},    {"reserve", required_argument, NULL, 'f'},
+        {"machine", required_argument, NULL, 'i'},  {0}};
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -58,10 +61,12 @@ static bool read_options(int argc, char **argv)
         case 'p': ok = env_parse_policy(optarg, &replay.policy); break;
         case 'r': jitter_percent = (unsigned)strtoul(optarg, NULL, 10); break;
         case 't': replay.stale_percent = (unsigned)strtoul(optarg, NULL, 10); break;
+        case 'w': replay.wander_percent = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'e': replay.extra_most = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'd': replay.random.state = strtoull(optarg, NULL, 10); break;
         case 'm': replay.mark_key = step_key(TRACE_KERNEL, optarg); break;
         case 'o': report = optarg; break;
+        case 'l': timeline = optarg; break;
         case 'k': ok = units_parse_size(optarg, &tuned.chunk_bytes); break;
         case 'a': ok = env_parse_ahead(optarg, &tuned.ahead_ops); break;
         case 'f': ok = units_parse_size(optarg, &tuned.reserve_bytes); break;
@@ -136,9 +141,9 @@ static vp_status open_pool(void)
     static struct driver driver;
     vp_status status = machine_from_text(machine_text, &machine);
     if (status != VP_OK) return status;
-    /* What setting access costs beside copies out that are queued piece by piece, as the pool's are
-     * (measured; machine.h has the cost beside whole chunks). */
-    machine.costs.access_busy.base_ns = 92 * (uint32_t)NS_PER_US;
+    /* What setting access costs beside copies out that are queued piece by piece and give way, as
+     * the pool's do (measured; machine.h has the cost beside whole chunks). */
+    machine.costs.access_busy.base_ns = 68 * (uint32_t)NS_PER_US;
     scale_machine(&machine);
     struct emu_options emulate = {.machine = &machine,
                                   .seed = 1,
@@ -154,6 +159,7 @@ static vp_status open_pool(void)
     options.hbm_bytes = hbm_bytes / replay.scale;
     options.host_bytes = host_bytes / replay.scale;
     options.policy = replay.policy;
+    options.timeline_path = timeline;
     options.chunk_bytes = tuned.chunk_bytes / replay.scale;
     options.ahead_ops = tuned.ahead_ops;
     options.reserve_bytes = tuned.reserve_bytes / replay.scale;
@@ -236,7 +242,8 @@ int main(int argc, char **argv)
     if (!read_options(argc, argv)) {
         fprintf(stderr, "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
                         "[--policy NAME] [--jitter PERCENT] [--stale PERCENT] "
-                        "[--extra MOST] [--seed N] [--report FILE] [--json] "
+                        "[--extra MOST] [--wander PERCENT] [--seed N] [--report FILE] [--json] "
+                        "[--timeline FILE] "
                         "[--chunk SIZE] [--ahead N] [--reserve SIZE] [--machine MACHINE] "
                         "[--scale N [--native]]\n");
         return 2;

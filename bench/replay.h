@@ -51,7 +51,7 @@ struct replay {
     const char **names; /* of each operation: the same pointer for the same key */
     vp_pool *pool;
     unsigned steps;
-    unsigned stale_percent, extra_most; /* noise, from `random` */
+    unsigned stale_percent, wander_percent, extra_most; /* noise, from `random` */
     struct random random;
     uint32_t policy; /* of vp_options */
     uint64_t scale;  /* sizes are divided by it; more than 1: there is data */

@@ -36,6 +36,12 @@ static struct part *part_new(vp_addr address, uint64_t bytes)
     return part;
 }
 
+/* Whether this one is taken rather than another of its size. */
+static bool wanders(void)
+{
+    return replay.wander_percent && random_below(&replay.random, 100) < replay.wander_percent;
+}
+
 static struct part *best_fit(uint64_t bytes)
 {
     struct part *best = NULL;
@@ -43,6 +49,7 @@ static struct part *best_fit(uint64_t bytes)
     {
         struct part *part = list_entry(node, struct part, link);
         if (part->used || part->bytes < bytes) continue;
+        if (best && part->bytes == best->bytes && wanders()) best = part;
         if (!best || part->bytes < best->bytes ||
             (part->bytes == best->bytes && part->address < best->address))
             best = part;
