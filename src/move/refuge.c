@@ -72,6 +72,21 @@ static bool has_room_to_spare(const struct move *move, unsigned place, uint32_t 
     return frame_room_pages(move->frames, place) >= pages + wanted;
 }
 
+/* Whether the room in a home that is not open is about to go to what its card demands: one of that
+ * fits. If none does, who waits for it might be waited for. */
+static bool is_about_to_fill(const struct move *move, unsigned place, uint32_t pages)
+{
+    int card = card_at(move, place);
+    uint64_t room = frame_room_pages(move->frames, place);
+    if (room < pages) return false;
+    list_each(node, &move->wanted)
+    {
+        const struct chunk *chunk = list_entry(node, struct chunk, queue);
+        if ((int)chunk->segment->card == card && chunk->pages <= room) return true;
+    }
+    return false;
+}
+
 static bool suits(const struct move *move, const struct chunk *chunk, unsigned place, bool used)
 {
     if (chunk->frame && chunk->frame->place == place) return false;
@@ -105,7 +120,7 @@ struct frame *refuge_find(struct move *move, const struct chunk *chunk, bool use
             if (!suits(move, chunk, place, used)) continue;
             if (is_open(move, place, chunk->pages) == closed) continue;
             if (closed && !has_room_to_spare(move, place, chunk->pages)) {
-                busy |= frame_room_pages(move->frames, place) >= chunk->pages; /* until then */
+                busy |= is_about_to_fill(move, place, chunk->pages);
                 continue;
             }
             enum found here = FOUND_NOTHING;
@@ -126,9 +141,13 @@ bool refuge_may_come(const struct move *move, const struct chunk *chunk)
     for (uint32_t i = 0; i < move->refuges[card]; i++) {
         unsigned place = move->refuge[card][i];
         if (!suits(move, chunk, place, used)) continue;
+        if (!is_open(move, place, chunk->pages)) {
+            if (has_room_to_spare(move, place, chunk->pages)) return true;
+            if (is_about_to_fill(move, place, chunk->pages)) return true;
+            continue;
+        }
         if (frame_room_pages(move->frames, place) >= chunk->pages) return true;
-        bool open = is_open(move, place, chunk->pages);
-        if (open && room_is_coming(&move->frames->place[place])) return true;
+        if (room_is_coming(&move->frames->place[place])) return true;
     }
     return false;
 }

@@ -305,6 +305,11 @@ static void room_that_the_card_demands_may_be_had_later(void **state)
     assert_null(refuge_find(&move, &mine->chunks[0], false, &action, &found));
     assert_int_equal(found, FOUND_BUSY);
     assert_true(refuge_may_come(&move, &mine->chunks[0]));
+    theirs->chunks[0].pages = 2; /* that room is of no use to the other card */
+    assert_null(refuge_find(&move, &mine->chunks[0], false, &action, &found));
+    assert_int_equal(found, FOUND_NOTHING);
+    assert_false(refuge_may_come(&move, &mine->chunks[0]));
+    theirs->chunks[0].pages = 1;
     frame_in(other_home);
     assert_null(refuge_find(&move, &mine->chunks[0], false, &action, &found));
     assert_int_equal(found, FOUND_NOTHING);
