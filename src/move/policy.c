@@ -425,6 +425,13 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
     return use_in_place(move, chunk, action);
 }
 
+/* An operation that runs alone waits for all moves to end: only what it needs is begun. */
+static bool waits_alone(const struct move *move)
+{
+    if (list_empty(&move->requests)) return false;
+    return move->strict || list_entry(move->requests.next, struct move_request, link)->exclusive;
+}
+
 /* `ahead`: demands so far in the queue, by size. */
 static enum found bring_home(struct move *move, struct chunk *chunk, struct move_action *action,
                              uint32_t *ahead)
@@ -444,7 +451,11 @@ static enum found bring_home(struct move *move, struct chunk *chunk, struct move
     if (ahead[chunk->pages]++ < move->making_of[move->home[card]][chunk->pages])
         return FOUND_BUSY; /* a frame for it is on its way */
     enum found found = policy_map_home(move, chunk, action);
-    return found == FOUND_NOTHING ? make_room(move, chunk, action) : found;
+    if (found != FOUND_NOTHING) return found;
+    if (chunk->pins || !waits_alone(move)) return make_room(move, chunk, action);
+    chunk_unqueue(chunk); /* a guest that was to go home: it may go elsewhere */
+    move->changes++;
+    return FOUND_NOTHING;
 }
 
 static bool next_demand(struct move *move, struct move_action *action)
@@ -473,13 +484,6 @@ static bool next_spare(struct move *move, struct move_action *action)
         if (guest == FOUND_ACTION) return true;
     }
     return false;
-}
-
-/* An operation that runs alone waits for all moves to end: only what it needs is begun. */
-static bool waits_alone(const struct move *move)
-{
-    if (list_empty(&move->requests)) return false;
-    return move->strict || list_entry(move->requests.next, struct move_request, link)->exclusive;
 }
 
 /* The device may be at work, where moves are to wait for that. */

@@ -480,6 +480,30 @@ static void strict_moves_wait_for_the_device(void **state)
     admit(&later);
 }
 
+/* What nobody needs now drives nothing out while somebody waits to be alone: or the moves that this
+ * leads to might never end. */
+static void who_waits_to_be_alone_waits_for_no_wishes(void **state)
+{
+    struct segment *gone[2], *kept[HOME_PAGES];
+    for (unsigned i = 0; i < 2; i++) run(gone[i] = take(1));
+    for (unsigned i = 0; i < HOME_PAGES; i++) run(kept[i] = take(1));
+    struct operation other = on(take(1)), alone = on(kept[HOME_PAGES - 1]);
+    struct move_action copy = {0};
+    assert_int_equal(ask(&other), MOVE_HELD);
+    while (copy.kind != MOVE_DO_COPY) {
+        assert_true(move_next(&move, MOVE_WORKER_ALL, &copy));
+        if (copy.kind != MOVE_DO_COPY) succeed(&copy);
+    }
+    move_abandon(&move, &other.request);
+    alone.request.exclusive = true;
+    assert_int_equal(ask(&alone), MOVE_HELD);
+    for (unsigned i = 0; i < 2; i++) move_want(&move, &gone[i]->chunks[0]);
+    nothing_to_do(MOVE_WORKER_ALL);
+    for (unsigned i = 0; i < 2; i++) assert_false(gone[i]->chunks[0].wanted);
+    succeed(&copy);
+    admit(&alone);
+}
+
 static void the_next_owner_waits_by_a_mark(void **state)
 {
     struct segment *segment = take(1);
@@ -682,6 +706,7 @@ int main(void)
         CASE(copies_out_are_left_to_who_copies),
         CASE(who_runs_alone_waits_for_moves_and_holds_them),
         CASE(strict_moves_wait_for_the_device),
+        CASE(who_waits_to_be_alone_waits_for_no_wishes),
         CASE(the_next_owner_waits_by_a_mark),
         CASE(its_own_stream_needs_no_wait),
         CASE(absent_data_that_dies_is_forgotten),
