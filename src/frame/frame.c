@@ -32,7 +32,7 @@ unsigned frame_place_add(struct frame_table *table, const char *name, vp_place_k
     snprintf(place->name, sizeof place->name, "%s", name);
     place->kind = kind;
     place->id = id;
-    place->capacity_pages = capacity_pages;
+    place->share_pages = place->capacity_pages = capacity_pages;
     for (unsigned i = 0; i <= FRAME_MAX_PAGES; i++) {
         list_init(&place->free[i]);
         list_init(&place->laid_by[false][i]);
@@ -255,6 +255,15 @@ void frame_cede_ends(struct frame_table *table, unsigned index, uint64_t back_pa
     place->capacity_pages -= lost_pages;
 }
 
+uint64_t frame_grow_back(struct frame_table *table, unsigned index, uint64_t most_pages)
+{
+    struct frame_place *place = &table->place[index];
+    uint64_t pages = place->share_pages - place->capacity_pages;
+    if (pages > most_pages) pages = most_pages;
+    place->capacity_pages += pages;
+    return pages;
+}
+
 void frame_copy_begin(struct frame *frame)
 {
     assert(!frame->free);
@@ -286,6 +295,7 @@ bool frame_table_is_valid(const struct frame_table *table)
         if (free_pages != place->free_pages) return false;
         if (other_pages != place->used_pages + place->withdrawn_pages) return false;
         if (existing_pages(place) > place->capacity_pages) return false;
+        if (place->capacity_pages > place->share_pages) return false;
     }
     return true;
 }

@@ -42,6 +42,7 @@ struct frame_place {
     char name[16];
     vp_place_kind kind;
     int id;                   /* card ordinal, or NUMA node */
+    uint64_t share_pages;     /* what it had at first, and may have again */
     uint64_t capacity_pages;  /* most that may exist */
     uint64_t used_pages;      /* in frames that hold data, parked ones included */
     uint64_t free_pages;      /* in free frames, those laid by included */
@@ -120,6 +121,10 @@ void frame_cede(struct frame_table *table, struct frame *frame);
 /* Of ceded pages so many come back, and so many the place has no more. */
 void frame_cede_ends(struct frame_table *table, unsigned place, uint64_t back_pages,
                      uint64_t lost_pages);
+
+/* A place that shrank grows by so many pages, but to no more than it had at first; returns by how
+ * many. */
+uint64_t frame_grow_back(struct frame_table *table, unsigned place, uint64_t most_pages);
 
 void frame_copy_begin(struct frame *frame);
 void frame_copy_end(struct frame_table *table, struct frame *frame);

@@ -129,6 +129,8 @@ struct vp_pool {
     bool relieving;   /* somebody has memory given back to it (relief.c); */
     uint32_t reliefs; /* so many may have some of that returned */
 
+    uint64_t regrow_at_ns; /* no card that shrank is looked at before (regrow.c) */
+
     uint64_t page_bytes;
     unsigned cards;                        /* of the machine */
     _Atomic uint32_t computes;             /* bit i: card i is attached; set under the lock */
@@ -215,6 +217,18 @@ vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context) VP_MUST_U
 /* As pool_open, with an edge and no thread of its own. For simulation. */
 vp_status pool_open_stepped(const struct driver *driver, const vp_options *options,
                             const struct pool_edge *edge, vp_pool **pool) VP_MUST_USE;
+
+/* What the pool leaves free of a card for the context, modules, local memory and libraries that
+ * allocate for themselves. */
+static inline uint64_t pool_headroom_bytes(uint64_t total_bytes)
+{
+    return total_bytes / 32 < GIB ? total_bytes / 32 : GIB;
+}
+
+/* regrow.c: lets cards that shrank have a little of their share again, where it is time to look and
+ * there is plenty; regrow_rest: one has just shrunk. Lock held, regrow lets it go in between. */
+bool regrow(vp_pool *pool);
+void regrow_rest(vp_pool *pool);
 
 /* memory.c: whether so many more pages for a card can be promised; lock held. */
 bool pool_fits(const vp_pool *pool, unsigned card, uint64_t pages);

@@ -105,8 +105,7 @@ static vp_status find_page(vp_pool *pool)
     return VP_OK;
 }
 
-/* What is free on a card, less headroom for the context, modules, local memory and libraries that
- * allocate for themselves. */
+/* What is free on a card, less the headroom. */
 static uint64_t usable_bytes(vp_pool *pool, unsigned card, uint64_t *free_of_all)
 {
     size_t free_bytes = 0, total_bytes = 0;
@@ -119,7 +118,7 @@ static uint64_t usable_bytes(vp_pool *pool, unsigned card, uint64_t *free_of_all
         pool->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
     else if (pool->driver->cuDeviceTotalMem_v2(&total_bytes, (CUdevice)card) == CUDA_SUCCESS)
         free_bytes = total_bytes;
-    uint64_t headroom = total_bytes / 32 < GIB ? total_bytes / 32 : GIB;
+    uint64_t headroom = pool_headroom_bytes(total_bytes);
     *free_of_all = free_bytes;
     return free_bytes > headroom ? free_bytes - headroom : 0;
 }

@@ -115,6 +115,7 @@ static uint64_t left_pages(vp_pool *pool, const struct pool_relief *relief, bool
 static void settle(vp_pool *pool, const struct pool_relief *relief, uint64_t back, uint64_t lost)
 {
     frame_cede_ends(&pool->frames, relief->place, back, lost);
+    if (lost) regrow_rest(pool);
     pool->reliefs--;
     pool->move.changes++;
     pool_wake(pool);

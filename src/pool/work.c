@@ -665,6 +665,7 @@ static bool act(vp_pool *pool, enum move_worker worker)
     carry_out(pool, &action, &result, sample);
     pool_lock(pool);
     note_action(pool, &action, began);
+    if (result.exhausted) regrow_rest(pool);
     move_done(&pool->move, &action, &result);
     if (action.kind == MOVE_DO_MARK) count_mark(pool, &result);
     return true;
@@ -674,6 +675,7 @@ bool pool_work(vp_pool *pool)
 {
     bool any = poll(pool);
     bool alone = pool->edge && !pool->edge->threads;
+    any |= regrow(pool);
     any |= act(pool, alone ? MOVE_WORKER_ALL : MOVE_WORKER_MAPS);
     if (any) pool_wake(pool);
     return any;

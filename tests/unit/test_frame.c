@@ -87,6 +87,9 @@ static void ceded_pages_are_the_drivers_for_a_while(void **state)
     assert_int_equal(frame_room_pages(&table, card), 5);
     assert_non_null(get(card, 5));
     assert_int_equal(plan_of(card, 1, &made), FRAME_FULL);
+    assert_int_equal(frame_grow_back(&table, card, 1), 1); /* which come back */
+    assert_int_equal(frame_grow_back(&table, card, 100), 2);
+    assert_int_equal(table.place[card].capacity_pages, table.place[card].share_pages);
     frame_give(&table, two);
 }
 

@@ -281,7 +281,7 @@ static void no_more_make_way_than_there_is_room_for(void **state)
     move.usable[1] = 0;
     struct segment *guests[2], *theirs = take_on(1, 1);
     overflow(guests, 2);
-    frames.place[home].capacity_pages++;
+    frames.place[home].share_pages = ++frames.place[home].capacity_pages;
     for (unsigned i = 0; i < 4; i++) {
         struct move_action action = {0};
         if (refuge_clear_way(&move, &theirs->chunks[0], &action) == FOUND_ACTION) succeed(&action);
