@@ -17,11 +17,11 @@ static struct move move;
 static unsigned home, host, slot;
 static uint64_t next_handle;
 
-static inline int begin_with(uint64_t home_pages, uint64_t host_pages)
+static inline int begin_cut(uint32_t chunk_pages, uint64_t home_pages, uint64_t host_pages)
 {
     assert_int_equal(space_create(&space, UINT64_C(1) << 44, UINT64_C(1) << 30, PAGE), VP_OK);
     order_create(&order);
-    segments_create(&segments, &space, &order, 1);
+    segments_create(&segments, &space, &order, chunk_pages);
     assert_int_equal(frame_table_create(&frames), VP_OK);
     home = frame_place_add(&frames, "card0", VP_PLACE_CARD, 0, home_pages);
     host = frame_place_add(&frames, "host0", VP_PLACE_HOST, 0, host_pages);
@@ -31,6 +31,11 @@ static inline int begin_with(uint64_t home_pages, uint64_t host_pages)
     move.refuges[0] = 1;
     slot = order_find(&order, (void *)STREAM, 0, NULL);
     return 0;
+}
+
+static inline int begin_with(uint64_t home_pages, uint64_t host_pages)
+{
+    return begin_cut(1, home_pages, host_pages);
 }
 
 static inline int begin(void **state)
