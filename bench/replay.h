@@ -35,6 +35,7 @@ enum replay_thread {
     REPLAY_PROGRAM,
     REPLAY_MAPS,
     REPLAY_STUDENT,
+    REPLAY_STOCK,
     REPLAY_COPIES, /* and the following ones, as many as the pool has */
     REPLAY_THREADS = REPLAY_COPIES + MOVE_WAYS,
 };

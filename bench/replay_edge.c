@@ -180,6 +180,11 @@ static void play_copies(void *pool)
     pool_copy_main(pool);
 }
 
+static void play_stock(void *pool)
+{
+    pool_stock_main(pool);
+}
+
 static void play_student(void *argument)
 {
     vp_pool *pool = argument;
@@ -199,6 +204,7 @@ void replay_play(void (*program)(void))
     fiber_start(REPLAY_PROGRAM, play_program, &program);
     fiber_start(REPLAY_MAPS, play_maps, replay.pool);
     fiber_start(REPLAY_STUDENT, play_student, replay.pool);
+    fiber_start(REPLAY_STOCK, play_stock, replay.pool);
     for (unsigned i = 0; i < pool_copiers(replay.pool); i++)
         fiber_start(REPLAY_COPIES + i, play_copies, replay.pool);
     fiber_run_all(resumed);

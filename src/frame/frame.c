@@ -68,6 +68,17 @@ static void unlink_free(struct frame_place *place, struct frame *frame)
     if (frame->dear) place->dear_pages -= frame->pages;
 }
 
+static void set_free(struct frame_table *table, struct frame *frame)
+{
+    struct frame_place *place = &table->place[frame->place];
+    assert(!frame->free && place->used_pages >= frame->pages);
+    place->used_pages -= frame->pages;
+    place->free_pages += frame->pages;
+    frame->free = true;
+    frame->parked = false;
+    list_push_front(&place->free[frame->pages], &frame->link);
+}
+
 static struct frame *first_of(const struct list *frames)
 {
     return list_empty(frames) ? NULL : list_entry(frames->next, struct frame, link);
@@ -79,6 +90,14 @@ static void take(struct frame_place *place, struct frame *frame)
     use(place, frame);
 }
 
+bool frame_promise(struct frame_table *table, unsigned index, uint32_t pages)
+{
+    struct frame_place *place = &table->place[index];
+    if (existing_pages(place) + pages > place->capacity_pages) return false;
+    place->promised_pages += pages;
+    return true;
+}
+
 enum frame_plan frame_plan(struct frame_table *table, unsigned index, uint32_t pages,
                            struct frame **frame)
 {
@@ -86,17 +105,14 @@ enum frame_plan frame_plan(struct frame_table *table, unsigned index, uint32_t p
     struct frame_place *place = &table->place[index];
     *frame = first_of(&place->free[pages]);
     if (!*frame) *frame = first_of(&place->laid_by[false][pages]);
-    uint64_t exist = existing_pages(place);
-    if (!*frame && exist + pages <= place->capacity_pages) {
-        place->promised_pages += pages;
-        return FRAME_MAKE;
-    }
+    if (!*frame && frame_promise(table, index, pages)) return FRAME_MAKE;
     if (!*frame) *frame = first_of(&place->laid_by[true][pages]);
     if (*frame) {
         take(place, *frame);
         return FRAME_TAKE;
     }
-    if (exist - place->free_pages + pages > place->capacity_pages) return FRAME_FULL;
+    if (existing_pages(place) - place->free_pages + pages > place->capacity_pages)
+        return FRAME_FULL;
     *frame = frame_withdraw(table, index, FRAME_MAX_PAGES);
     assert(*frame);
     return FRAME_RELEASE;
@@ -131,7 +147,8 @@ struct frame *frame_add(struct frame_table *table, unsigned index, uint32_t page
     frame->number = table->vacant_count ? table->vacant[--table->vacant_count] : table->count++;
     list_init(&frame->link);
     table->by_number[frame->number] = frame;
-    use(place, frame);
+    place->used_pages += pages; /* not counted as a peak */
+    set_free(table, frame);
     return frame;
 }
 
@@ -141,17 +158,6 @@ void frame_fail(struct frame_table *table, unsigned index, uint32_t pages, bool 
     assert(place->promised_pages >= pages);
     place->promised_pages -= pages;
     if (shrink) place->capacity_pages = existing_pages(place);
-}
-
-static void set_free(struct frame_table *table, struct frame *frame)
-{
-    struct frame_place *place = &table->place[frame->place];
-    assert(!frame->free && place->used_pages >= frame->pages);
-    place->used_pages -= frame->pages;
-    place->free_pages += frame->pages;
-    frame->free = true;
-    frame->parked = false;
-    list_push_front(&place->free[frame->pages], &frame->link);
 }
 
 void frame_give(struct frame_table *table, struct frame *frame)

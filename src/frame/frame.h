@@ -66,7 +66,8 @@ struct frame_table {
 
 enum frame_plan {
     FRAME_TAKE,    /* *frame is taken */
-    FRAME_MAKE,    /* pages are promised: make a frame and call frame_add, or frame_fail */
+    FRAME_MAKE,    /* pages are promised: make a frame and call frame_add, or frame_fail; then plan
+                      again */
     FRAME_RELEASE, /* *frame, free but of another size, is withdrawn: release its handle, then plan
                       again */
     FRAME_FULL,    /* nothing free and no room to make one */
@@ -84,8 +85,11 @@ unsigned frame_place_add(struct frame_table *table, const char *name, vp_place_k
 enum frame_plan frame_plan(struct frame_table *table, unsigned place, uint32_t pages,
                            struct frame **frame);
 
-/* A promised frame was made: enters it, in use. NULL where the host has no memory for the
- * descriptor (the promise stands: call frame_fail). */
+/* Promises pages of which nobody has need yet, for a frame to be made of; false: no room. */
+bool frame_promise(struct frame_table *table, unsigned place, uint32_t pages);
+
+/* A promised frame was made: enters it, free. NULL where the host has no memory for the descriptor
+ * (the promise stands: call frame_fail). */
 struct frame *frame_add(struct frame_table *table, unsigned place, uint32_t pages, uint64_t handle,
                         vp_addr alias);
 

@@ -9,6 +9,7 @@
 #include "move/owed.h"
 #include "move/policy.h"
 #include "move/refuge.h"
+#include "move/stock.h"
 
 void move_create(struct move *move, struct segments *segments, struct frame_table *frames,
                  struct order *order)
@@ -33,8 +34,13 @@ bool move_next(struct move *move, enum move_worker worker, struct move_action *a
 {
     memset(action, 0, sizeof *action);
     action->may_copy = worker != MOVE_WORKER_MAPS;
-    return worker == MOVE_WORKER_COPIES ? policy_next_copy(move, action)
-                                        : policy_next(move, action);
+    switch (worker) {
+    case MOVE_WORKER_COPIES: return policy_next_copy(move, action);
+    case MOVE_WORKER_STOCK: return stock_next(move, action);
+    case MOVE_WORKER_MAPS: return policy_next(move, action);
+    case MOVE_WORKER_ALL: break;
+    }
+    return policy_next(move, action) || stock_next(move, action);
 }
 
 /* Enters a copy that the action queued, in the order of its lane. */
@@ -206,16 +212,14 @@ static void make_done(struct move *move, const struct move_action *action,
 {
     move->making--;
     move->making_of[action->place][action->pages]--;
-    struct frame *frame = NULL;
-    if (result->ok)
-        frame =
-            frame_add(move->frames, action->place, action->pages, result->handle, result->alias);
-    if (frame) {
-        frame_give(move->frames, frame);
+    if (result->ok &&
+        frame_add(move->frames, action->place, action->pages, result->handle, result->alias))
         return;
-    }
-    note_failure(move, action);
-    frame_fail(move->frames, action->place, action->pages, result->exhausted);
+    if (action->stocks)
+        move->stocks = false; /* who is in need will see for himself */
+    else
+        note_failure(move, action);
+    frame_fail(move->frames, action->place, action->pages, result->exhausted && !action->stocks);
 }
 
 static void release_done(struct move *move, const struct move_action *action,

@@ -89,6 +89,7 @@ struct move_action {
     bool digest; /* one is wanted: MAP, of what was copied in; COPY, of what is copied */
     bool check;  /* COPY: nothing is copied if what is at home has this digest: */
     struct digest expected;
+    bool stocks;   /* MAKE: ahead of need (move/stock.h) */
     bool gives;    /* RELEASE: the driver is to have its memory (move/owed.h) */
     bool may_copy; /* asked for: whoever carries it out copies out himself, and waits for that */
     uint32_t place, pages;
@@ -99,8 +100,8 @@ struct move_action {
 };
 
 /* Who carries actions out: any thread, but where copies out are paced they have a thread of their
- * own, which maps nothing home. */
-enum move_worker { MOVE_WORKER_ALL, MOVE_WORKER_MAPS, MOVE_WORKER_COPIES };
+ * own, which maps nothing home, and so has what is made ahead of need (move/stock.h). */
+enum move_worker { MOVE_WORKER_ALL, MOVE_WORKER_MAPS, MOVE_WORKER_COPIES, MOVE_WORKER_STOCK };
 
 /* How it went. For MAP and UNMAP, which mapping is in force at the end. */
 enum move_mapping { MOVE_MAPPED_NOWHERE, MOVE_MAPPED_OLD, MOVE_MAPPED_NEW };
@@ -215,6 +216,7 @@ struct move {
     uint32_t exclusive_running;       /* operations that allow no moves beside them */
     uint32_t making;                  /* frames being made, */
     uint32_t making_of[VP_MAX_PLACES][FRAME_MAX_PAGES + 1]; /* by size */
+    bool stocks; /* frames of the host are made ahead of need; false once it proved short */
     struct move_owed owed[VP_MAX_PLACES];
     uint64_t coming_pages[VP_MAX_PLACES]; /* of LEAVING, UNMAPPING, SHIFTING: will be free */
     uint64_t guest_pages[VP_MAX_PLACES];  /* of chunks away from home there, or going there */

@@ -13,6 +13,7 @@ void owed_begin(struct move *move, unsigned place, uint64_t wanted_pages, uint64
     owed->wanted_pages = wanted_pages < most_pages ? wanted_pages : most_pages;
     owed->most_pages = most_pages;
     owed->cedes = cedes;
+    if (move->frames->place[place].kind == VP_PLACE_HOST) move->stocks = false; /* it is short */
     move->changes++;
 }
 

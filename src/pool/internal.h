@@ -24,7 +24,7 @@ enum {
      * idle. */
     SAMPLE_AT_EASE = 128,
     SAMPLE_SPILLING = 8,
-    POOL_MOVERS = 1 + MOVE_WAYS,
+    POOL_MOVERS = 2 + MOVE_WAYS,
     POOL_PIECES = 2, /* of a copy out, queued at once at most */
     AGE_GRAIN = 16,  /* operations that count as one moment when ages are compared */
 };
@@ -178,7 +178,7 @@ struct vp_pool {
     CUresult lost_with;
     unsigned mark_failures; /* in a row */
 
-    pthread_t mover[POOL_MOVERS]; /* one maps and fetches, the others copy out */
+    pthread_t mover[POOL_MOVERS]; /* one maps and fetches, one makes frames, the others copy out */
     unsigned movers;
     bool stopping;
 
@@ -266,15 +266,20 @@ void pool_pause(vp_pool *pool);
  * False: there was nothing to do. */
 bool pool_work(vp_pool *pool);
 
+/* Carries out one action, if there is one for such a worker; lock held, let go in between. */
+bool pool_act(vp_pool *pool, enum move_worker worker);
+
 /* Waits a moment for something to change; lock held, let go in between. */
 void pool_wait(vp_pool *pool, uint64_t ns);
 void pool_wake(vp_pool *pool);
+
+/* mover.c: the threads that do this, and their bodies, which return once the pool stops: one maps
+ * and fetches, some copy out, one makes frames ahead of need. */
 vp_status pool_start_mover(vp_pool *pool) VP_MUST_USE;
 void pool_stop_mover(vp_pool *pool);
-
-/* The threads' bodies, which return once the pool stops: one maps and fetches, one copies out. */
 void *pool_map_main(void *pool);
 void *pool_copy_main(void *pool);
+void *pool_stock_main(void *pool);
 unsigned pool_copiers(const vp_pool *pool); /* threads that copy out: for as many links at once */
 
 /* Maps `frame` at an address, for all cards that can reach it; retried a few times. */

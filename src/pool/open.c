@@ -413,6 +413,7 @@ static vp_status build(vp_pool *pool)
     pool->move.always_mapped = pool->options.always_mapped || pool->options.strict;
     pool->move.strict = pool->options.strict;
     pool->move.policy = (vp_policy)pool->options.policy;
+    pool->move.stocks = true;
     if (pool->options.ahead_ops) pool->move.ahead_ops = pool->options.ahead_ops;
     pool->move.attached = 0;
     if (status == VP_OK) status = lay_out(pool);

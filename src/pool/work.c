@@ -1,12 +1,10 @@
-/* The edge: asks the driver what has finished, carries out what move decides, and the mover's
- * thread. */
+/* The edge: asks the driver what has finished, and carries out what move decides. */
 #include "pool/internal.h"
 
 #include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -20,10 +18,6 @@ enum {
     MARK_TRIES = 64, /* marks in a row that cannot be recorded */
     DRAIN_TRIES = 32,
 };
-
-static const uint64_t idle_wait_ns = 20 * NS_PER_MS, busy_wait_ns = 50 * NS_PER_US,
-                      ahead_wait_ns = 200 * NS_PER_US; /* where moves may be due any time */
-static const unsigned long timer_slack_ns = 1000;      /* by default waits end 50 us late */
 
 uint64_t pool_now_ns(const vp_pool *pool)
 {
@@ -291,6 +285,7 @@ static void do_make(vp_pool *pool, const struct move_action *action, struct move
     result->ok = made == CUDA_SUCCESS;
     bool lost = made == CUDA_ERROR_INVALID_DEVICE || made == CUDA_ERROR_UNKNOWN; /* link or card */
     result->exhausted = made == CUDA_ERROR_OUT_OF_MEMORY || lost;
+    if (action->stocks) return; /* nobody waits for it */
     if (result->exhausted) explain_exhaustion(pool, action);
     if (action->place == pool->host_place)
         atomic_fetch_add_explicit(&pool->host_wait_ns, pool_now_ns(pool) - began,
@@ -651,8 +646,7 @@ static void note_action(vp_pool *pool, const struct move_action *action, uint64_
     timeline_add(pool, span);
 }
 
-/* Carries out one action, if there is one for such a worker. */
-static bool act(vp_pool *pool, enum move_worker worker)
+bool pool_act(vp_pool *pool, enum move_worker worker)
 {
     struct move_action action;
     if (pool->lost || !move_next(&pool->move, worker, &action)) return false;
@@ -676,92 +670,7 @@ bool pool_work(vp_pool *pool)
     bool any = poll(pool);
     bool alone = pool->edge && !pool->edge->threads;
     any |= regrow(pool);
-    any |= act(pool, alone ? MOVE_WORKER_ALL : MOVE_WORKER_MAPS);
+    any |= pool_act(pool, alone ? MOVE_WORKER_ALL : MOVE_WORKER_MAPS);
     if (any) pool_wake(pool);
     return any;
-}
-
-static bool is_busy(const vp_pool *pool)
-{
-    return pool->move.moving || !list_empty(&pool->move.requests) ||
-           !list_empty(&pool->move.wanted) || pool->move.exclusive_running;
-}
-
-static uint64_t next_wait_ns(const vp_pool *pool)
-{
-    if (is_busy(pool)) return busy_wait_ns;
-    return move_looks_ahead(&pool->move) ? ahead_wait_ns : idle_wait_ns;
-}
-
-/* What the mover's threads do in common: they live in the program's first context. */
-static void run_mover(vp_pool *pool, bool (*work)(vp_pool *))
-{
-    int mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* our calls disturb no capture of the program's */
-    CUresult relaxed = pool_exchange_mode(pool, &mode);
-    if (relaxed != CUDA_SUCCESS)
-        log_warn("the mover may disturb captures: %s", driver_error_name(pool->driver, relaxed));
-    prctl(PR_SET_TIMERSLACK, timer_slack_ns);
-    CUcontext current = NULL;
-    pool_lock(pool);
-    while (!pool->stopping) {
-        CUcontext context = pool->computes ? pool->context[__builtin_ctz(pool->computes)] : NULL;
-        if (context != current) {
-            pool_unlock(pool);
-            CUresult result = pool->driver->cuCtxSetCurrent(context);
-            pool_lock(pool);
-            if (result == CUDA_SUCCESS) current = context; /* else once more, next time */
-        }
-        if (!context || !work(pool)) pool_wait(pool, next_wait_ns(pool));
-    }
-    pool_unlock(pool);
-}
-
-static bool copy_out(vp_pool *pool)
-{
-    bool any = act(pool, MOVE_WORKER_COPIES);
-    if (any) pool_wake(pool);
-    return any;
-}
-
-void *pool_map_main(void *pool)
-{
-    run_mover(pool, pool_work);
-    return NULL;
-}
-
-void *pool_copy_main(void *pool)
-{
-    run_mover(pool, copy_out);
-    return NULL;
-}
-
-unsigned pool_copiers(const vp_pool *pool)
-{
-    unsigned ways = 0;
-    for (unsigned card = 0; card < pool->cards; card++)
-        if (pool->options.compute_cards >> card & 1) ways += pool->move.ways[card];
-    return ways < 1 ? 1 : ways < MOVE_WAYS ? ways : MOVE_WAYS;
-}
-
-vp_status pool_start_mover(vp_pool *pool)
-{
-    sigset_t all, before;
-    sigfillset(&all); /* the program's signals are for its own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    unsigned wanted = 1 + pool_copiers(pool);
-    while (pool->movers < wanted &&
-           pthread_create(&pool->mover[pool->movers], NULL,
-                          pool->movers ? pool_copy_main : pool_map_main, pool) == 0)
-        pool->movers++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return pool->movers == wanted ? VP_OK : VP_NO_HOST_MEMORY;
-}
-
-void pool_stop_mover(vp_pool *pool)
-{
-    pool_lock(pool);
-    pool->stopping = true;
-    pool_wake(pool);
-    pool_unlock(pool);
-    while (pool->movers) pthread_join(pool->mover[--pool->movers], NULL);
 }

@@ -190,9 +190,10 @@ static inline struct frame *frame_in(unsigned place)
 {
     struct frame *frame;
     next_handle++;
-    if (frame_plan(&frames, place, 1, &frame) == FRAME_MAKE)
-        frame = frame_add(&frames, place, 1, next_handle, next_handle);
-    assert_non_null(frame);
+    if (frame_plan(&frames, place, 1, &frame) == FRAME_MAKE) {
+        assert_non_null(frame_add(&frames, place, 1, next_handle, next_handle));
+        assert_int_equal(frame_plan(&frames, place, 1, &frame), FRAME_TAKE);
+    }
     return frame;
 }
 

@@ -28,8 +28,11 @@ static struct frame *get(unsigned place, uint32_t pages)
     struct frame *frame = NULL;
     enum frame_plan plan = frame_plan(&table, place, pages, &frame);
     handle++;
-    if (plan == FRAME_MAKE) frame = frame_add(&table, place, pages, handle, handle << 20);
-    assert_non_null(frame);
+    if (plan == FRAME_MAKE) {
+        assert_non_null(frame_add(&table, place, pages, handle, handle << 20));
+        plan = frame_plan(&table, place, pages, &frame);
+    }
+    assert_int_equal(plan, FRAME_TAKE);
     assert_int_equal(frame->pages, pages);
     assert_int_equal(frame->place, place);
     assert_true(frame_table_is_valid(&table));
@@ -234,6 +237,7 @@ static void more_frames_than_the_table_had_room_for(void **state)
         struct frame *frame;
         assert_int_equal(frame_plan(&table, wide, 1, &frame), FRAME_MAKE);
         assert_non_null(frame_add(&table, wide, 1, i, i));
+        assert_int_equal(frame_plan(&table, wide, 1, &frame), FRAME_TAKE);
     }
     assert_true(frame_table_is_valid(&table));
     assert_int_equal(table.place[wide].peak_pages, 3000);
@@ -269,7 +273,7 @@ static void step(struct random *random, struct frame **used, unsigned *count)
     case FRAME_TAKE: used[(*count)++] = frame; break;
     case FRAME_MAKE:
         if (random_below(random, 8))
-            used[(*count)++] = frame_add(&table, place, pages, 1, 1);
+            assert_non_null(frame_add(&table, place, pages, 1, 1));
         else
             frame_fail(&table, place, pages, false);
         break;
