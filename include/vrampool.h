@@ -129,6 +129,8 @@ typedef struct vp_place_info_t {
     X(cancels, "moves out taken back because a launch needed the chunk")                           \
     X(in_place, "operations that used a chunk over a link")                                        \
     X(relief_bytes, "given back to the driver for calls that failed for memory")                   \
+    X(driver_pool_bytes,                                                                           \
+      "most that the driver's own pools (cuMemAllocAsync) held, beside the pool's share")          \
     X(operations, "launches, copies and memsets seen")                                             \
     X(holds, "operations that waited on the host for a move")                                      \
     X(hold_ns, "how long they waited, together")                                                   \

@@ -93,6 +93,12 @@ enum {
     CU_STREAM_CAPTURE_MODE_RELAXED = 2
 };
 
+enum { /* CUmemPool_attribute */
+       CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+       CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
+       CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
+};
+
 enum {
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,

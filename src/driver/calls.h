@@ -57,6 +57,8 @@
     X(OPTIONAL, cuDeviceGetPCIBusId, (char *bus_id, int size, CUdevice device)) \
     X(OPTIONAL, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
     X(OPTIONAL, cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice to)) \
+    X(OPTIONAL, cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device)) \
+    X(OPTIONAL, cuMemPoolGetAttribute, (CUmemoryPool pool, int attribute, void *value)) \
     X(OPTIONAL, cuFuncGetParamInfo, (CUfunction function, size_t index, size_t *offset, size_t *bytes)) \
     X(OPTIONAL, cuKernelGetParamInfo, (CUkernel kernel, size_t index, size_t *offset, size_t *bytes)) \
     X(OPTIONAL, cuFuncGetName, (const char **name, CUfunction function)) \

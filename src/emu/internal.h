@@ -471,6 +471,7 @@ struct emulator {
     struct context *contexts;
     struct context *primary[VP_MAX_CARDS];
     bool card_lost[VP_MAX_CARDS];
+    uint64_t pool_bytes[VP_MAX_CARDS], pool_peak_bytes[VP_MAX_CARDS]; /* from cuMemAllocAsync */
     bool lossy; /* some context was lost: leaks are not the program's fault */
 
     uint64_t calls[CALL_COUNT], failed[CALL_COUNT], fail_in[CALL_COUNT];

@@ -216,6 +216,10 @@ CUresult memory_alloc(struct context *context, uint64_t bytes, bool async, CUdev
     mapping->owner = context;
     mapping->asked_bytes = bytes;
     mapping->async = async;
+    unsigned card = context->card;
+    if (async) emu.pool_bytes[card] += whole;
+    if (emu.pool_peak_bytes[card] < emu.pool_bytes[card])
+        emu.pool_peak_bytes[card] = emu.pool_bytes[card];
     *address = reservation->range.start;
     return CUDA_SUCCESS;
 }
@@ -223,6 +227,8 @@ CUresult memory_alloc(struct context *context, uint64_t bytes, bool async, CUdev
 void memory_free(struct mapping *mapping)
 {
     uint64_t start = mapping->range.start;
+    if (mapping->async)
+        emu.pool_bytes[mapping->owner->card] -= mapping->range.end - mapping->range.start;
     mapping_remove(mapping);
     struct range *range = range_find(emu.reservations, start);
     assert(range);
@@ -372,10 +378,16 @@ CUresult do_cuMemPoolSetAttribute(CUmemoryPool pool, int attr, void *value)
 CUresult do_cuMemPoolGetAttribute(CUmemoryPool pool, int attr, void *value)
 {
     if (!pool_is_valid(pool) || !value || attr < 1 || attr > 8) return CUDA_ERROR_INVALID_VALUE;
-    if (attr < 4)
+    if (attr < 4) {
         *(int *)value = 1;
-    else
-        *(uint64_t *)value = 0;
+        return CUDA_SUCCESS;
+    }
+    uintptr_t card = (uintptr_t)pool - 1;
+    bool peak = attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    uint64_t bytes = peak ? emu.pool_peak_bytes[card] : emu.pool_bytes[card];
+    *(uint64_t *)value = attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+                             ? 0
+                             : bytes; /* what is free is given back at once */
     return CUDA_SUCCESS;
 }
 

@@ -58,8 +58,28 @@ static uint64_t measure_lookup_ns(vp_pool *pool)
     return (took + ROUNDS / 2) / ROUNDS ? (took + ROUNDS / 2) / ROUNDS : 1;
 }
 
+/* The most that the pools which cuMemAllocAsync allocates from have held of cards that compute. */
+static uint64_t driver_pool_bytes(const vp_pool *pool)
+{
+    const struct driver *driver = pool->driver;
+    uint64_t sum = 0;
+    if (!driver->cuDeviceGetMemPool || !driver->cuMemPoolGetAttribute) return 0;
+    for (unsigned card = 0; card < pool->cards; card++) {
+        CUmemoryPool of_card;
+        uint64_t bytes = 0;
+        if (!(pool->computes >> card & 1)) continue;
+        CUresult result = driver->cuDeviceGetMemPool(&of_card, (CUdevice)card);
+        if (result == CUDA_SUCCESS)
+            result =
+                driver->cuMemPoolGetAttribute(of_card, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &bytes);
+        if (result == CUDA_SUCCESS) sum += bytes;
+    }
+    return sum;
+}
+
 void vp_stats_read(vp_pool *pool, vp_stats *stats)
 {
+    uint64_t in_driver_pools = driver_pool_bytes(pool);
     pool_lock(pool);
     const struct move_counts *counts = &pool->move.counts;
     memset(stats, 0, sizeof *stats);
@@ -76,6 +96,7 @@ void vp_stats_read(vp_pool *pool, vp_stats *stats)
     stats->drops = counts->drops;
     stats->cancels = counts->recalls;
     stats->in_place = counts->in_place;
+    stats->driver_pool_bytes = in_driver_pools;
     stats->relief_bytes = pool->relief_pages * pool->page_bytes;
     for (unsigned i = 0; i < pool->order.count; i++)
         stats->operations += pool->order.stream[i]->entered;

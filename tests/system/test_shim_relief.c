@@ -50,11 +50,16 @@ static vp_pool *pool(void)
     return ((vp_pool * (*)(void)) shim_function("vp_default"))();
 }
 
+static vp_stats stats(void)
+{
+    vp_stats read;
+    ((void (*)(vp_pool *, vp_stats *))shim_function("vp_stats_read"))(pool(), &read);
+    return read;
+}
+
 static uint64_t relief_bytes(void)
 {
-    vp_stats stats;
-    ((void (*)(vp_pool *, vp_stats *))shim_function("vp_stats_read"))(pool(), &stats);
-    return stats.relief_bytes;
+    return stats().relief_bytes;
 }
 
 static uint64_t capacity(unsigned place)
@@ -136,6 +141,7 @@ static void in_stream_order_too(void **state)
     while (count < 16 && create(&rest[count], 2 * MIB, &prop, 0) == CUDA_SUCCESS) count++;
     CALL(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream), (&address, 4 * MIB, stream));
     assert_true(capacity(0) < before);
+    assert_int_equal(stats().driver_pool_bytes, 4 * MIB);
     CALL(cuMemFreeAsync, (CUdeviceptr, CUstream), (address, stream));
     CALL(cuStreamSynchronize, (CUstream), (stream));
     check();

@@ -57,6 +57,9 @@
     V(CU_STREAM_CAPTURE_MODE_GLOBAL)                                                               \
     V(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)                                                         \
     V(CU_STREAM_CAPTURE_MODE_RELAXED)                                                              \
+    V(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)                                                           \
+    V(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)                                                           \
+    V(CU_MEMPOOL_ATTR_USED_MEM_HIGH)                                                               \
     V(CU_MEMORYTYPE_HOST)                                                                          \
     V(CU_MEMORYTYPE_DEVICE)                                                                        \
     V(CU_MEMORYTYPE_ARRAY)                                                                         \
