@@ -110,6 +110,67 @@ static CUresult cuDeviceTotalMem_wrap(unsigned *bytes, CUdevice device)
     return result;
 }
 
+/* ---- The calling thread's context. Those that make contexts are in retry.c, but for the oldest.
+ * ---- */
+
+static _Thread_local CUcontext remembered __attribute__((tls_model("initial-exec")));
+static atomic_bool unseen; /* a function was handed out that may change it */
+
+void shim_context_forget(void)
+{
+    remembered = NULL;
+}
+
+void shim_context_unseen(void)
+{
+    atomic_store(&unseen, true);
+}
+
+static CUresult current_context(CUcontext *context)
+{
+    *context = remembered;
+    if (*context && !atomic_load_explicit(&unseen, memory_order_relaxed)) return CUDA_SUCCESS;
+    CUresult result = SHIM_REAL(cuCtxGetCurrent, (CUcontext *))(context);
+    if (result == CUDA_SUCCESS) remembered = *context;
+    return result;
+}
+
+/* clang-format off */
+#define SWITCHES(X) \
+    X(cuCtxSetCurrent, 4000, (CUcontext context), (context)) \
+    X(cuCtxPushCurrent, 2000, (CUcontext context), (context)) \
+    X(cuCtxPushCurrent_v2, 4000, (CUcontext context), (context)) \
+    X(cuCtxPopCurrent, 2000, (CUcontext *context), (context)) \
+    X(cuCtxPopCurrent_v2, 4000, (CUcontext *context), (context)) \
+    X(cuCtxAttach, 2000, (CUcontext *context, unsigned flags), (context, flags)) \
+    X(cuCtxCreate, 2000, (CUcontext *context, unsigned flags, CUdevice card), \
+      (context, flags, card)) \
+    X(cuGLCtxCreate, 2000, (CUcontext *context, unsigned flags, CUdevice card), \
+      (context, flags, card)) \
+    X(cuGLCtxCreate_v2, 3020, (CUcontext *context, unsigned flags, CUdevice card), \
+      (context, flags, card)) \
+    X(cuVDPAUCtxCreate, 3010, \
+      (CUcontext *context, unsigned flags, CUdevice card, uint32_t vdpau, void *get_address), \
+      (context, flags, card, vdpau, get_address)) \
+    X(cuVDPAUCtxCreate_v2, 3020, \
+      (CUcontext *context, unsigned flags, CUdevice card, uint32_t vdpau, void *get_address), \
+      (context, flags, card, vdpau, get_address))
+/* clang-format on */
+#define SWITCH(symbol, since, params, args)                                                        \
+    static CUresult symbol##_wrap params                                                           \
+    {                                                                                              \
+        CUresult result = SHIM_REAL(symbol, params) args;                                          \
+        shim_context_forget();                                                                     \
+        return result;                                                                             \
+    }
+SWITCHES(SWITCH)
+
+void shim_context_remember(struct driver *driver)
+{
+    driver->cuCtxGetCurrent = current_context;
+    driver->cuCtxSetCurrent = cuCtxSetCurrent_wrap;
+}
+
 /* ---- What comes to an end. A primary context ends with the last of the program's references. ----
  */
 
@@ -185,7 +246,9 @@ static void functions_end(void *module)
     static CUresult symbol##_wrap(type object)                                                     \
     {                                                                                              \
         tell(object);                                                                              \
-        return SHIM_REAL(symbol, (type))(object);                                                  \
+        CUresult result = SHIM_REAL(symbol, (type))(object);                                       \
+        shim_context_forget();                                                                     \
+        return result;                                                                             \
     }
 ENDS(cuCtxDestroy, CUcontext, own_context_ends)
 ENDS(cuCtxDestroy_v2, CUcontext, own_context_ends)
@@ -211,6 +274,8 @@ const struct shim_wrap shim_device_wraps[] = {
     SHIM_ROW_ONE(cuDevicePrimaryCtxRelease_v2, 11000),
     SHIM_ROW_ONE(cuDevicePrimaryCtxReset, 7000),
     SHIM_ROW_ONE(cuDevicePrimaryCtxReset_v2, 11000),
+#define SWITCH_ROW(symbol, since, ...) SHIM_ROW_ONE(symbol, since),
+    SWITCHES(SWITCH_ROW)
     SHIM_ROW_ONE(cuCtxDestroy, 2000),
     SHIM_ROW_ONE(cuCtxDestroy_v2, 4000),
     SHIM_ROW_ONE(cuCtxDetach, 2000),

@@ -89,6 +89,7 @@ static void *answer(const char *name, void *function, int version, uint64_t flag
     if (strcmp(name, "cuGraphInstantiate") == 0 && version >= 12000)
         name = "cuGraphInstantiateWithFlags";
     int symbol = find_by_address(name, function);
+    if (symbol < 0 && strstr(name, "Ctx")) shim_context_unseen();
     if (symbol < 0 && version > KNOWN_VERSION && has_wrapped_form(name)) {
         log_error("the driver's %s of CUDA %d.%d is newer than this vrampool: what it does to the "
                   "pool's memory is not seen",

@@ -127,6 +127,7 @@ static void *open_library(void)
         log_error("without a pool: %s is too old for it; every call passes straight on", path);
         shim_settings.off = true;
     }
+    shim_context_remember(&shim_driver);
     return library;
 }
 

@@ -184,6 +184,7 @@ static int card_of(const CUmemAllocationProp *prop)
         CUresult result;                                                                           \
         do result = SHIM_REAL(symbol, params) args;                                                \
         while (SHIM_RETRY(&retry, result, #symbol, where, needed));                                \
+        shim_context_forget(); /* those that make a context change the thread's */                 \
         return result;                                                                             \
     }
 #define DEFINE_PAIR(symbol, ...) DEFINE(symbol, __VA_ARGS__) DEFINE(symbol##_ptsz, __VA_ARGS__)

@@ -136,4 +136,10 @@ bool shim_computes(CUdevice device);
 /* The primary context of a card as the program got it; NULL: it never asked for it. */
 CUcontext shim_primary_context(unsigned card);
 
+/* The pool asks for the thread's context at each launch on a default stream. The thread remembers
+ * it until it makes a call that may change it; each such call has a wrapper that forgets. */
+void shim_context_remember(struct driver *driver); /* from now on the driver's calls do so */
+void shim_context_forget(void);
+void shim_context_unseen(void); /* from now on it may change without that: nothing is remembered */
+
 #endif

@@ -356,6 +356,50 @@ static void captures_and_ends_are_told(void **state)
     CHECK(cuCtxDestroy_v2, (CUcontext), ((CUcontext)0xd7), "context-ends:d7 ");
 }
 
+static CUcontext asked(void)
+{
+    CUcontext context = NULL;
+    assert_int_equal(fake_pool()->driver->cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    return context;
+}
+
+/* The driver is asked for the thread's context again after each call that may have changed it, and
+ * only then. */
+static void the_context_is_remembered_between_switches(void **state)
+{
+    struct recorder *real = the_recorder();
+    CUcontext one = (CUcontext)0xd1, out = NULL;
+#define SWITCH(symbol, types, args)                                                                \
+    do {                                                                                           \
+        real->context = (char *)asked() + 1;                                                       \
+        assert_ptr_not_equal(asked(), real->context);                                              \
+        assert_int_equal(CALL(symbol, types, args), CUDA_SUCCESS);                                 \
+        assert_ptr_equal(asked(), real->context);                                                  \
+    } while (0)
+    SWITCH(cuCtxSetCurrent, (CUcontext), (one));
+    SWITCH(cuCtxPushCurrent, (CUcontext), (one));
+    SWITCH(cuCtxPushCurrent_v2, (CUcontext), (one));
+    SWITCH(cuCtxPopCurrent, (CUcontext *), (&out));
+    SWITCH(cuCtxPopCurrent_v2, (CUcontext *), (&out));
+    SWITCH(cuCtxAttach, (CUcontext *, unsigned), (&out, 0));
+    SWITCH(cuCtxDetach, (CUcontext), (one));
+    SWITCH(cuCtxCreate, (CUcontext *, unsigned, CUdevice), (&out, 0, 0));
+    SWITCH(cuCtxCreate_v2, (CUcontext *, unsigned, CUdevice), (&out, 0, 0));
+    SWITCH(cuCtxCreate_v3, (CUcontext *, void *, int, unsigned, CUdevice), (&out, NULL, 0, 0, 0));
+    SWITCH(cuCtxCreate_v4, (CUcontext *, void *, unsigned, CUdevice), (&out, NULL, 0, 0));
+    SWITCH(cuGLCtxCreate, (CUcontext *, unsigned, CUdevice), (&out, 0, 0));
+    SWITCH(cuGLCtxCreate_v2, (CUcontext *, unsigned, CUdevice), (&out, 0, 0));
+    SWITCH(cuVDPAUCtxCreate, (CUcontext *, unsigned, CUdevice, uint32_t, void *),
+           (&out, 0, 0, 0, NULL));
+    SWITCH(cuVDPAUCtxCreate_v2, (CUcontext *, unsigned, CUdevice, uint32_t, void *),
+           (&out, 0, 0, 0, NULL));
+    SWITCH(cuCtxDestroy, (CUcontext), (one));
+    SWITCH(cuCtxDestroy_v2, (CUcontext), (one));
+    real->context = (char *)asked() + 1;
+    assert_int_equal(fake_pool()->driver->cuCtxSetCurrent(one), CUDA_SUCCESS); /* the pool itself */
+    assert_ptr_equal(asked(), real->context);
+}
+
 static int empty_log(void **state)
 {
     fake_pool()->log[0] = '\0';
@@ -381,6 +425,7 @@ int main(void)
         CASE(memsets_touch_what_they_set),
         CASE(words_touch_their_address),
         CASE(captures_and_ends_are_told),
+        CASE(the_context_is_remembered_between_switches),
     };
     return cmocka_run_group_tests(tests, open_pool, NULL);
 }

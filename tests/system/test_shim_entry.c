@@ -127,6 +127,24 @@ static void unknown_functions_are_told_by_version(void **state)
     the_recorder()->foreign = 0;
 }
 
+/* A driver newer than this list of functions may have more that change a thread's context. */
+static void after_unknown_functions_the_context_is_asked_for(void **state)
+{
+    struct recorder *real = the_recorder();
+    CUcontext context = NULL;
+    real->context = (void *)0xc0;
+    assert_int_equal(CALL(cuCtxSetCurrent, (CUcontext), ((CUcontext)0xc0)), CUDA_SUCCESS);
+    assert_int_equal(fake_pool()->driver->cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    real->context = (void *)0xc1;
+    assert_int_equal(fake_pool()->driver->cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    assert_ptr_equal(context, (void *)0xc0);
+    real->foreign = 1;
+    assert_non_null(ask("cuCtxGetApiVersion", 12000, DEFAULT));
+    real->foreign = 0;
+    assert_int_equal(fake_pool()->driver->cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    assert_ptr_equal(context, (void *)0xc1);
+}
+
 static int start(void **state)
 {
     start_program();
@@ -143,6 +161,7 @@ int main(void)
         cmocka_unit_test(what_is_not_wrapped_is_the_drivers),
         cmocka_unit_test(it_answers_for_itself),
         cmocka_unit_test(unknown_functions_are_told_by_version),
+        cmocka_unit_test(after_unknown_functions_the_context_is_asked_for), /* for good: last */
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -56,6 +56,7 @@ vp_status pool_open(const struct driver *driver, const vp_options *options, vp_p
     if (fake.open_status != VP_OK) return fake.open_status;
     fake.opened++;
     fake.options = *options;
+    fake.driver = driver;
     *pool = (vp_pool *)&the_pool;
     return VP_OK;
 }

@@ -21,7 +21,8 @@ struct fake_pool {
     vp_status open_status;
     bool nothing_to_give; /* to the driver */
     unsigned opened, closed;
-    vp_options options; /* it was opened with */
+    vp_options options; /* it was opened with, */
+    const struct driver *driver;
 };
 
 VP_API struct fake_pool *fake_pool(void);
