@@ -25,6 +25,7 @@ ORDER = "qfcm"
 ASKED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "asked.py")
 GIB = 1 << 30
 SPLIT = {"PYTORCH_ALLOC_CONF": "max_split_size_mb:21"}  # what the pool asks of the allocator
+UNDIVIDED = {"PYTORCH_ALLOC_CONF": "max_split_size_mb:1000000"}  # as without: docs/pytorch.md
 
 
 def unequal(one, other, where=""):
@@ -45,6 +46,10 @@ def check_q(bench):
                  count=len(said), by_the_setting_alone=len(setting), setting=setting[:5])
     said = unequal(split["exact"], pooled["exact"])
     bench.record("q", "the same, native with max_split_size_mb:21", not said, different=said[:20])
+    undivided = bench.job([], 90, ["--hbm", "3G", "--host", "16G"], UNDIVIDED, ASKED)
+    said = unequal(native["exact"], undivided["exact"])
+    bench.record("q", "the same, pooled with every block to be split", not said,
+                 different=said[:20], count=len(said))
     said = unequal(split["reserved"], pooled["reserved"])
     bench.record("q", "reserved, native with max_split_size_mb:21", not said, different=said[:20],
                  count=len(said))
