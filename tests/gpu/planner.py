@@ -30,8 +30,8 @@ SEVERAL_PASSES = ("--opt", "foreach")
 
 
 def timed(bench, check, name, pool, most_s, options=()):
-    """Records the median of the steps behind the first 5, and that it is at most `most_s` where that
-    is said."""
+    """Records the median of the steps behind the first 5, and that it is at most `most_s` where
+    that is said."""
     try:
         result = bench.job((*TIMED, *options), 100, pool)
     except Failed as reason:
