@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks that the manual and the program agree: every command has a page, every option that its
 --help shows is there, and no page names one that is not. docs/running.md has the options of `run`
-and every variable of env.h, docs/calls.md every driver call that is wrapped. Links in the Markdown
-files lead somewhere; the pages have no mistakes that groff sees.
+and every variable of env.h, docs/calls.md every driver call that is wrapped. Files and functions
+that ARCHITECTURE.md names are there. Links in the Markdown files lead somewhere, and no table is
+torn; the pages have no mistakes that groff sees.
 
 Usage: documentation.py ROOT VRAMPOOL"""
 import os
@@ -19,6 +20,9 @@ WRAPPED = re.compile(r"SHIM_ROW_(?:ONE|PAIR)\((cu\w+)|\bX\((?:SYNC|ASYNC|ONCE), 
 FORM = re.compile(r"(_v\d)?(_pts[zd])?$")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 NAMED = re.compile(r"\bVRAMPOOL_[A-Z_]+\b")
+QUOTED = re.compile(r"`([^`\n]+)`")
+SOURCES = ("bench", "cli", "examples", "include", "machines", "python", "shim", "src", "tests")
+BUILT = ("shim/libcuda.so.1", "bench/replay")
 
 
 def read(*parts):
@@ -38,7 +42,10 @@ def help_problems(root, command, name):
         return
     described = re.findall(r"^\.It Fl -([a-z-]+)", read(root, where), re.MULTILINE)
     running = read(root, "docs", "running.md")
+    synopsis = re.findall(r"^\.Op Fl -([a-z-]+)", read(root, where), re.MULTILINE)
     yield from (f"{where} lacks --{option}" for option in options if option not in described)
+    yield from (f"{where}: the synopsis lacks --{option}" for option in options
+                if option not in synopsis and option != "help")
     yield from (f"{where}: there is no --{option}" for option in described if option not in options)
     if name == "run":
         yield from (f"docs/running.md lacks --{option}" for option in options
@@ -81,15 +88,47 @@ def variable_problems(root):
             yield f"{where}: there is no {variable}"
 
 
-def link_problems(root):
+def architecture_problems(root):
+    """What ARCHITECTURE.md quotes: words are in the sources, what has a slash is a file, and what
+    ends as a source does is one, in whatever folder."""
+    files = [os.path.join(where, name) for top in SOURCES
+             for where, _, names in os.walk(os.path.join(root, top)) for name in names]
+    text = "\n".join(read(file) for file in files
+                     if file.endswith((".c", ".h", ".py", ".cpp", ".build", ".txt")))
+    words = set(re.findall(r"\w+", text))
+    names = {os.path.basename(file) for file in files}
+    for quoted in QUOTED.findall(read(root, "ARCHITECTURE.md")):
+        if re.fullmatch(r"\w+", quoted):
+            there = quoted in words
+        elif re.fullmatch(r"[\w.-]+(/[\w.-]+)+", quoted):
+            there = quoted in BUILT or os.path.exists(os.path.join(root, quoted))
+        else:
+            there = not re.fullmatch(r"[\w-]+\.(c|h|py|cpp|txt)", quoted) or quoted in names
+        if not there:
+            yield f"ARCHITECTURE.md: there is no {quoted}"
+
+
+def markdown_files(root):
     for where, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith((".", "build"))]
-        for name in names:
-            if not name.endswith(".md"):
-                continue
-            for target in LINK.findall(read(where, name)):
-                if "://" not in target and not os.path.exists(os.path.join(where, target)):
-                    yield f"{os.path.relpath(os.path.join(where, name), root)}: no {target}"
+        yield from (os.path.join(where, name) for name in names if name.endswith(".md"))
+
+
+def link_problems(root):
+    for file in markdown_files(root):
+        for target in LINK.findall(read(file)):
+            if "://" not in target and not os.path.exists(
+                    os.path.join(os.path.dirname(file), target)):
+                yield f"{os.path.relpath(file, root)}: no {target}"
+
+
+def table_problems(root):
+    """Rows that no head stands above are shown as they are written."""
+    for file in markdown_files(root):
+        lines = read(file).splitlines()
+        for number, (before, line, after) in enumerate(zip(["", *lines], lines, [*lines[1:], ""])):
+            if line.startswith("| ") and not before.startswith("|") and not after.startswith("|-"):
+                yield f"{os.path.relpath(file, root)}:{number + 1}: a table without a head"
 
 
 def page_problems(root):
@@ -104,7 +143,8 @@ def page_problems(root):
 def main(root, command):
     commands = COMMAND.findall(shown(command, "--help"))
     problems = [problem for name in commands for problem in help_problems(root, command, name)]
-    problems += [*variable_problems(root), *call_problems(root), *link_problems(root),
+    problems += [*variable_problems(root), *call_problems(root),
+                 *architecture_problems(root), *link_problems(root), *table_problems(root),
                  *page_problems(root)]
     print("\n".join(problems) or "documentation: fine")
     return 1 if problems else 0
