@@ -115,6 +115,6 @@ vp_status bench_draw(const struct bench *bench, const char *path)
         bad = fclose(file) != 0 || bad;
     }
     if (!bad) return VP_OK;
-    log_error("picture %s: %s", path, strerror(errno));
+    log_error("the picture cannot be written to %s: %s", path, strerror(errno));
     return VP_IO;
 }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/units.h"
 #include "cli.h"
 #include "machine_file.h"
@@ -102,7 +103,13 @@ static vp_status read_step(const char *path, struct step *step, bool *repeats)
     struct trace trace;
     vp_status status = trace_read(path, &trace, NULL);
     if (status != VP_OK) return status;
-    status = step_from_trace(&trace, step, repeats);
+    if (trace.op_count == 0) {
+        log_error("%s: no op is in it, so no step; record some steps with vrampool run --record",
+                  path);
+        status = VP_INVALID;
+    } else {
+        status = step_from_trace(&trace, step, repeats);
+    }
     trace_release(&trace);
     return status;
 }

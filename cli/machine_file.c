@@ -1,6 +1,7 @@
 #include "machine_file.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -572,6 +573,31 @@ static vp_status find_shipped(const char *name, struct machine *machine)
     return access(path, R_OK) == 0 ? machine_file_read(path, machine) : VP_NOT_FOUND;
 }
 
+static int is_machine_file(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot && strcmp(dot, ".json") == 0;
+}
+
+/* The names of those that come with vrampool: "dgx1v, h200". */
+static void list_shipped(char *text, size_t room)
+{
+    char folder[PATH_MAX];
+    struct dirent **entries;
+    size_t used = 0;
+    snprintf(text, room, "none is there");
+    int count =
+        install_machines(folder) ? scandir(folder, &entries, is_machine_file, alphasort) : 0;
+    for (int i = 0; i < count; i++) {
+        size_t length = strlen(entries[i]->d_name) - strlen(".json");
+        if (used < room)
+            used += (size_t)snprintf(text + used, room - used, "%s%.*s", i ? ", " : "", (int)length,
+                                     entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (count > 0) free(entries);
+}
+
 /* NAME without a size behind it. */
 static vp_status find_plain(const char *name, struct machine *machine)
 {
@@ -580,10 +606,13 @@ static vp_status find_plain(const char *name, struct machine *machine)
         return machine_file_read(name, machine);
     vp_status status = machine_from_name(name, machine);
     if (status == VP_NOT_FOUND) status = find_shipped(name, machine);
-    if (status == VP_NOT_FOUND)
+    if (status == VP_NOT_FOUND) {
+        char shipped[256];
+        list_shipped(shipped, sizeof shipped);
         log_error("no machine `%s`: write NxSIZE (such as 8x24M), the path of a .json file, or one "
-                  "of the shipped machines: see docs/machine-files.md",
-                  name);
+                  "of those that come with vrampool (%s)",
+                  name, shipped);
+    }
     return status;
 }
 

@@ -40,7 +40,7 @@ const char *option_nearest(const char *word, const void *names, size_t count, si
         const char *name;
         memcpy(&name, (const char *)names + i * stride, sizeof name);
         unsigned mistakes = distance(word, name);
-        if (mistakes < best && mistakes < strlen(name)) {
+        if (mistakes < best && mistakes <= (strlen(name) + 1) / 2) {
             best = mistakes;
             nearest = name;
         }
@@ -83,9 +83,9 @@ static int take_value(struct option_reader *reader, int index, const char *attac
         cli_fail(EXIT_USAGE, "%s: --%s takes no value", reader->command, spec->name);
         return OPTION_WRONG;
     }
-    if (spec->kind != OPTION_VALUE || attached) return index;
+    if (spec->kind != OPTION_VALUE || (attached && *attached)) return index;
     const char *next = reader->next < reader->argc ? reader->argv[reader->next] : NULL;
-    if (!next || strncmp(next, "--", 2) == 0) {
+    if (attached || !next || !*next || strncmp(next, "--", 2) == 0) { /* "$NOTHING" is none */
         cli_fail(EXIT_USAGE, "%s: --%s needs a value: --%s %s", reader->command, spec->name,
                  spec->name, spec->value);
         return OPTION_WRONG;

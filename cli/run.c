@@ -268,8 +268,8 @@ static bool is_consistent(const struct run *run)
 {
     for (unsigned i = 0; i < OPTIONS && run->value[ENV_NO_POOL]; i++) {
         int variable = options[i].variable;
-        bool needs_pool =
-            variable == ENV_RECORD || variable == ENV_VERIFY || variable == ENV_REPORT;
+        bool needs_pool = variable == ENV_RECORD || variable == ENV_VERIFY ||
+                          variable == ENV_REPORT || variable == ENV_TIMELINE;
         if (!needs_pool || !run->value[variable]) continue;
         cli_fail(EXIT_USAGE, "run: --%s needs the pool; leave --no-pool out", options[i].spec.name);
         return false;

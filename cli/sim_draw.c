@@ -238,7 +238,7 @@ vp_status sim_draw(const struct prediction *p, const char *path)
 {
     struct canvas canvas = {.file = fopen(path, "w")};
     if (!canvas.file) {
-        log_error("picture %s: %s", path, strerror(errno));
+        log_error("the picture cannot be written to %s: %s", path, strerror(errno));
         return VP_IO;
     }
     canvas.top_bytes = p->result.used_peak_bytes;
@@ -252,7 +252,7 @@ vp_status sim_draw(const struct prediction *p, const char *path)
     draw(&canvas, p);
     bool bad = ferror(canvas.file) != 0;
     if (fclose(canvas.file) != 0 || bad) {
-        log_error("picture %s: %s", path, strerror(errno));
+        log_error("the picture cannot be written to %s: %s", path, strerror(errno));
         return VP_IO;
     }
     return VP_OK;

@@ -143,6 +143,6 @@ vp_status topo_draw(const struct topo *topo, const char *path)
         bad = fclose(file) != 0 || bad;
     }
     if (!bad) return VP_OK;
-    log_error("picture %s: %s", path, strerror(errno));
+    log_error("the picture cannot be written to %s: %s", path, strerror(errno));
     return VP_IO;
 }

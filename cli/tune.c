@@ -253,8 +253,27 @@ static void say_why(const struct tune *tune, vp_status status)
             "raise --hbm or --host, or choose another --machine",
             units_format_size(tune->job->limits.hbm_bytes, hbm, sizeof hbm),
             units_format_size(tune->peak_bytes, peak, sizeof peak));
+    else if (status == VP_NOT_READY)
+        cli_fail(EXIT_USAGE,
+                 "tune: with --chunk %" PRIu64 "M and --reserve %" PRIu64
+                 "M the step would never end on %s of a card: memory moves to and fro; make these "
+                 "smaller, or raise --hbm",
+                 tune->before.setting.chunk_bytes / MIB, tune->before.setting.reserve_bytes / MIB,
+                 units_format_size(tune->job->limits.hbm_bytes, hbm, sizeof hbm));
     else
         cli_fail(EXIT_USAGE, "tune: %s", vp_status_text(status));
+}
+
+/* `run` refuses such a reserve. */
+static bool check_reserve(const struct job *job, uint64_t bytes)
+{
+    uint64_t most = job->limits.hbm_bytes / SETTING_RESERVE_PART;
+    char asked[32], text[32];
+    if (bytes <= most) return true;
+    cli_fail(EXIT_USAGE, "tune: --reserve: %s is more than %s, a sixth of what is used of the card",
+             units_format_size(bytes, asked, sizeof asked),
+             units_format_size(most, text, sizeof text));
+    return false;
 }
 
 static int run(const struct request *request)
@@ -263,13 +282,16 @@ static int run(const struct request *request)
     if (!job_open(&request->job, &job)) return EXIT_USAGE;
     struct tune tune = {
         .trace = request->job.trace, .job = &job, .host_bytes = request->job.host_bytes};
-    vp_status status = search(&tune, &request->now);
-    if (status != VP_OK)
-        say_why(&tune, status);
-    else if (request->json)
-        tune_print_json(&tune);
-    else
-        tune_print_table(&tune);
+    vp_status status = VP_INVALID;
+    if (check_reserve(&job, request->now.reserve_bytes)) {
+        status = search(&tune, &request->now);
+        if (status != VP_OK)
+            say_why(&tune, status);
+        else if (request->json)
+            tune_print_json(&tune);
+        else
+            tune_print_table(&tune);
+    }
     step_release(&job.step);
     return status == VP_OK ? 0 : EXIT_USAGE;
 }

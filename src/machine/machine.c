@@ -76,8 +76,9 @@ vp_status machine_scale(struct machine *machine, uint64_t bytes)
         scaled.hbm_bytes[card] = (uint64_t)((double)machine->hbm_bytes[card] * factor + 0.5);
         scaled.hbm_bytes[card] -= scaled.hbm_bytes[card] % granule;
         if (scaled.hbm_bytes[card] < granule || bytes > 64 * TIB) {
-            log_error("machine %s: a card has %llu bytes to 64T of memory", machine->name,
-                      (unsigned long long)granule);
+            char least[32];
+            log_error("machine %s: a card has %s to 64 TiB of memory", machine->name,
+                      units_format_size(granule, least, sizeof least));
             return VP_INVALID;
         }
     }
@@ -116,7 +117,7 @@ static vp_status set_plain(const char *name, struct machine *machine)
     }
     bytes -= bytes % (2 * MIB);
     if (bytes == 0 || bytes > 64 * TIB) {
-        log_error("machine %s: a card has 2M to 64T of memory", name);
+        log_error("machine %s: a card has 2M to 64T of memory; a size is such as 24M or 24G", name);
         return VP_INVALID;
     }
     set_equal_cards(machine, (unsigned)cards, bytes, 900, &plain_host);

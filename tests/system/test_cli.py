@@ -70,6 +70,8 @@ class Mistakes(unittest.TestCase):
         self.refused("quiet, error, warn, info or debug", "--log", "loud")
         self.refused("--no-pool takes no value", "--no-pool=1")
         self.refused("no machine `9y24M`", "--emulate", "9y24M")
+        self.refused("double-cube-8x24, h200, hgx-h200-8", "--emulate", "double-cube@24M")
+        self.refused("--hbm needs a value", "--hbm=")
         self.refused("1 to 16 cards", "--emulate", "99x24M")
         self.refused("cannot read /nonesuch.json", "--emulate", "/nonesuch.json")
         self.refused("--report /nonesuch/r.json", "--report", "/nonesuch/r.json")
@@ -81,6 +83,7 @@ class Mistakes(unittest.TestCase):
         self.refused("it has cards 0 to 1", "--emulate", "2x24M", "--lend", "2")
         self.refused("--report needs the pool", "--no-pool", "--report", "-")
         self.refused("--verify needs the pool", "--verify", "--no-pool")
+        self.refused("--timeline needs the pool", "--no-pool", "--timeline", "t.json")
 
     def test_a_bad_machine_file_is_told_by_line_and_field(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -206,7 +206,7 @@ class Sim(unittest.TestCase):
     def test_bad_traces(self):
         bad = os.path.join(self.folder.name, "bad.trace")
         cases = (("bad.trace:1:", "GIF89a"), ("bad.trace:1: only version 1", "vrampool-trace 2\n"),
-                 ("no op", "vrampool-trace 1\nalloc 1 5\n"),
+                 ("bad.trace: no op", "vrampool-trace 1\nalloc 1 5\n"),
                  ("bad.trace:3:", "vrampool-trace 1\nalloc 1 5\nop kernel 0 1 a 2\n"),
                  ("bad.trace:2:", f"vrampool-trace 1\nalloc 1 {2**64 - 1}\nop kernel 0 1 a 1\n"),
                  ("bad.trace:3:", f"vrampool-trace 1\nalloc 1 5\nop kernel 0 {2**60} a 1\n"),

@@ -86,7 +86,7 @@ class Tune(unittest.TestCase):
         """It says what is not the pool's own choice, and nothing else."""
         said = set()
         for options in [(), ("--hbm", self.hbm, "--chunk", "2M", "--host", "64G"),
-                        ("--hbm", self.hbm, "--machine", "double-cube-8x24", "--reserve", "1G"),
+                        ("--hbm", self.hbm, "--machine", "double-cube-8x24", "--reserve", "900M"),
                         ("--hbm", "1G", "--chunk", "4M", "--ahead", "8")]:
             with self.subTest(options):
                 found = self.json(*options)
@@ -126,6 +126,9 @@ class Tune(unittest.TestCase):
         self.refused("not a size", self.trace, "--reserve", "some")
         self.refused("tune: --hbm: a card of machine h200 has", self.trace, "--hbm", "1T")
         self.refused("raise --hbm or --host", self.trace, "--hbm", "64M", "--host", "64M")
+        self.refused("4.0 GiB is more than 341.3 MiB, a sixth", self.trace, "--hbm", "2G",
+                     "--reserve", "4G")
+        self.refused("unknown option --svg; see", self.trace, "--svg", "x.svg")
         self.refused("did you mean --chunk", self.trace, "--chonk", "2M")
 
 
