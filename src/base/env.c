@@ -183,6 +183,12 @@ bool env_parse_ahead(const char *text, uint32_t *ops)
     return true;
 }
 
+static bool read_chunk(uint64_t *bytes)
+{
+    const char *value = env_get(ENV_CHUNK);
+    return !value || env_parse_chunk(value, bytes) || wrong(ENV_CHUNK, value);
+}
+
 static bool read_ahead(uint32_t *ops)
 {
     const char *value = env_get(ENV_AHEAD);
@@ -217,7 +223,7 @@ vp_status env_read_options(vp_options *options)
     if (env_get(ENV_RECORD)) read.record_path = env_get(ENV_RECORD);
     if (env_get(ENV_TIMELINE)) read.timeline_path = env_get(ENV_TIMELINE);
     bool fine = read_size(ENV_HBM, &read.hbm_bytes) && read_size(ENV_HOST, &read.host_bytes) &&
-                read_size(ENV_CHUNK, &read.chunk_bytes) && read_ahead(&read.ahead_ops) &&
+                read_chunk(&read.chunk_bytes) && read_ahead(&read.ahead_ops) &&
                 read_size(ENV_RESERVE, &read.reserve_bytes) && read_compute(&read.compute_cards) &&
                 read_lend(&read) && read_verify(&read.verify) &&
                 read_flag(ENV_ALWAYS_MAPPED, &read.always_mapped) &&

@@ -101,10 +101,11 @@ static void explain_refusal(vp_pool *pool, uint64_t bytes)
                                  i ? ", " : "", place->name, in_use, capacity);
     }
     log_error("out of memory: %s asked for, %s of %s promised (%s); raise --hbm or --host, lend "
-              "more cards with --lend, or make the job smaller",
+              "more cards with --lend%s, or make the job smaller",
               units_format_size(bytes, want, sizeof want),
               units_format_size(pool->segments.live_pages * pool->page_bytes, live, sizeof live),
-              units_format_size(total_pages(pool) * pool->page_bytes, total, sizeof total), places);
+              units_format_size(total_pages(pool) * pool->page_bytes, total, sizeof total), places,
+              pool->options.chunk_bytes ? ", make --chunk smaller" : "");
 }
 
 static void lay_to_rest(vp_pool *pool, struct segment *segment)

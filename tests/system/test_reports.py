@@ -62,6 +62,16 @@ class Reports(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, r"out of memory: .* asked for, .* promised \(card0 .* of "
                                       r"128.0 MiB, host0 .* of 64.0 MiB\); raise --hbm or --host")
+        self.assertNotIn("--chunk", done.stderr)
+        done, _ = run(["--hbm", "128M", "--host", "64M", "--chunk", "32M"], full, "pieces", "256M",
+                      "1")
+        self.assertIn("make --chunk smaller", done.stderr)
+
+    def test_without_a_pool_the_reason_comes_first(self):
+        full = os.path.join(PROGRAMS, "full")
+        done, _ = run(["--hbm", "128M", "--reserve", "64M"], full, "pieces", "64M", "1")
+        self.assertIn("--reserve 64M is too much: of card 0 at most 20M", done.stderr)
+        self.assertIn("the program gets the card's own memory alone", done.stderr)
 
 
 if __name__ == "__main__":

@@ -199,6 +199,7 @@ class Troubles(unittest.TestCase):
         for name, value in (("VRAMPOOL_HBM", "12Q"), ("VRAMPOOL_HOST", "-1"), ("VRAMPOOL", "yes"),
                             ("VRAMPOOL_LOG", "loud"), ("VRAMPOOL_VERIFY", "some"),
                             ("VRAMPOOL_NO_POOL", "2"), ("VRAMPOOL_CHUNK", "big"),
+                            ("VRAMPOOL_CHUNK", "3M"),
                             ("VRAMPOOL_AHEAD", "0"), ("VRAMPOOL_RESERVE", "some"),
                             ("VRAMPOOL_COMPUTE", "1"), ("VRAMPOOL_COMPUTE", "0,2"),
                             ("VRAMPOOL_COMPUTE", "none"), ("VRAMPOOL_LEND", "x"),
