@@ -515,6 +515,19 @@ bool policy_next(struct move *move, struct move_action *action)
     return list_empty(&move->wanted) && foreseen_next(move, action);
 }
 
+/* What room is made for: while one waits to be alone, only for what is demanded. */
+static uint64_t pages_to_fit(const struct move *move, unsigned card)
+{
+    uint64_t pages = 0;
+    if (!waits_alone(move)) return policy_wanted_pages(move, card);
+    list_each(node, &move->wanted)
+    {
+        const struct chunk *chunk = list_entry(node, struct chunk, queue);
+        if (chunk->pins && chunk->segment->card == card) pages += chunk->pages;
+    }
+    return pages;
+}
+
 /* For who copies out and nothing else: makes the room that demands lack. */
 bool policy_next_copy(struct move *move, struct move_action *action)
 {
@@ -524,7 +537,7 @@ bool policy_next_copy(struct move *move, struct move_action *action)
         unsigned home = move->home[card];
         uint64_t room = frame_room_pages(move->frames, home) + move->coming_pages[home] +
                         move->frames->place[home].parked_pages;
-        if (policy_wanted_pages(move, card) <= room) continue;
+        if (pages_to_fit(move, card) <= room) continue;
         enum found guest = refuge_send_guest_on(move, card, false, action);
         if (guest == FOUND_NOTHING) guest = policy_evict(move, card, action);
         if (guest == FOUND_ACTION) return true;

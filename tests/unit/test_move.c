@@ -498,6 +498,7 @@ static void who_waits_to_be_alone_waits_for_no_wishes(void **state)
     alone.request.exclusive = true;
     assert_int_equal(ask(&alone), MOVE_HELD);
     for (unsigned i = 0; i < 2; i++) move_want(&move, &gone[i]->chunks[0]);
+    nothing_to_do(MOVE_WORKER_COPIES);
     nothing_to_do(MOVE_WORKER_ALL);
     for (unsigned i = 0; i < 2; i++) assert_false(gone[i]->chunks[0].wanted);
     succeed(&copy);
