@@ -89,6 +89,22 @@ struct block {
 enum segment_state { SEGMENT_LIVE, SEGMENT_RESTING, SEGMENT_BARE };
 
 struct segment {
+    /* What each operation that touches it looks at comes first, in as few cache lines as can be: */
+    uint8_t state; /* enum segment_state */
+    bool noted;    /* an allocator above says what lives in it */
+    bool unlisted; /* not all of that is in `blocks`: there was no memory for the list */
+    bool loose;    /* touched by work of which not all is known: stays mapped wherever it is */
+    bool has_prior;
+    uint32_t chunk_count;
+    uint32_t
+        unready; /* chunks that are not RESIDENT at home, plus one while `prior` is not empty */
+    uint32_t generation;  /* counts owners */
+    uint32_t touch_index; /* of the operation with touch_serial, in its touches */
+    uint64_t touch_serial;
+    struct table *table; /* what it points to, if it holds addresses of the pool */
+    uint64_t aged;       /* when it last went to the young end of its list of ages */
+    struct order_uses uses, prior;
+
     vp_addr base;
     uint64_t bytes;       /* as asked for */
     uint64_t pages;       /* of the chunks together */
@@ -98,15 +114,9 @@ struct segment {
     uint32_t card;        /* whose kernels it is for */
     uint32_t guard_card;  /* whose guard that is */
     uint32_t chunk_shift; /* log2 of bytes of a chunk */
-    uint32_t chunk_count;
-    uint32_t
-        unready;   /* chunks that are not RESIDENT at home, plus one while `prior` is not empty */
-    uint32_t pins; /* operations that assemble what they need of it */
-    uint32_t generation;  /* counts owners */
+    uint32_t pins;        /* operations that assemble what they need of it */
     uint32_t id;          /* block id of a segment that is one block */
     uint64_t number;      /* that its owner alone ever has */
-    uint32_t touch_index; /* of the operation with touch_serial, in its touches */
-    uint64_t touch_serial;
     uint64_t look_serial; /* of the last operation whose writes into it are to be looked at (vet) */
     uint64_t seen;        /* as of a block */
     uint32_t standings[STANDINGS]; /* its chunks, counted */
@@ -118,23 +128,15 @@ struct segment {
     uint32_t unchecked; /* chunks to leave unchecked from now on */
     uint8_t doubt;      /* found changed so often in a row */
     bool proven;        /* not so, last time */
-    uint64_t aged;      /* when it last went to the young end of its list of ages */
-    uint8_t state;      /* enum segment_state */
-    bool noted;         /* an allocator above says what lives in it */
-    bool unlisted;      /* not all of that is in `blocks`: there was no memory for the list */
-    bool loose;         /* touched by work of which not all is known: stays mapped wherever it is */
     bool captured;      /* used by what does not pass through us: stays mapped where it is, */
     bool fixed;         /* for good, */
-    bool has_prior;
-    uint32_t keepers; /* or until so many objects of the program's have ended (pool/keep.c); */
-    uint64_t kept_by; /* the last of them */
+    uint32_t keepers;   /* or until so many objects of the program's have ended (pool/keep.c); */
+    uint64_t kept_by;   /* the last of them */
     struct chunk *chunks;
-    struct order_uses uses, prior;
     struct list age;   /* LIVE and RESTING: in its card's list by last use, `age` or `away` */
     struct list shelf; /* RESTING: by size; BARE: by range */
     struct list all;
     struct slab *slab;
-    struct table *table;  /* what it points to, if it holds addresses of the pool */
     struct block *blocks; /* sorted by start */
     uint32_t block_count, block_room;
 };

@@ -160,19 +160,20 @@ unsigned params_scan(const struct param_function *function, void *const *params,
 {
     if (!params) return extra ? scan_extra(extra, base, bytes, words, room) : 0;
     unsigned found = 0;
-    for (uint32_t i = 0; i < function->count; i++) {
-        if (!params[i]) continue;
-        if (function->pieces[i].bytes == sizeof(vp_addr)) { /* most are */
+    const struct param_piece *piece = function->pieces, *end = piece + function->count;
+    for (; piece < end; piece++, params++) {
+        const void *value = *params;
+        if (!value) continue;
+        if (piece->bytes == sizeof(vp_addr)) { /* most are */
             vp_addr word;
-            memcpy(&word, params[i], sizeof word);
+            memcpy(&word, value, sizeof word);
             if (word - base >= bytes) continue;
             if (found < room) words[found] = word;
             found++;
             continue;
         }
-        unsigned left = found < room ? room - found : 0;
-        found += params_scan_memory(params[i], function->pieces[i].bytes, 4, base, bytes,
-                                    words + (found < room ? found : room), left);
+        unsigned at = found < room ? found : room;
+        found += params_scan_memory(value, piece->bytes, 4, base, bytes, words + at, room - at);
     }
     return found;
 }

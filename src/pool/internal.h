@@ -21,7 +21,7 @@ enum {
     POOL_HOSTS = 1024,   /* pieces of host memory with addresses in them */
     /* A mark every so many operations of a stream: rarely while everything fits, since recording
      * one costs as much as a launch; often once chunks have to leave, since marks tell which are
-     * idle. */
+     * idle. Powers of two. */
     SAMPLE_AT_EASE = 128,
     SAMPLE_SPILLING = 8,
     POOL_MOVERS = 2 + MOVE_WAYS,

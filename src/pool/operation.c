@@ -141,7 +141,9 @@ static inline void add_touch(struct pool_op *op, struct segment *segment, uint32
                              uint32_t last)
 {
     struct move_touch *touches = op->thread->touches;
-    if (segment->touch_serial == op->pool->touch_serial) {
+    const uint64_t serial = op->pool->touch_serial;
+    const uint32_t at = op->request.count;
+    if (segment->touch_serial == serial) {
         struct move_touch *known = &touches[segment->touch_index];
         if (first <= known->last_chunk + 1 && last + 1 >= known->first_chunk) {
             if (first < known->first_chunk) known->first_chunk = first;
@@ -149,14 +151,14 @@ static inline void add_touch(struct pool_op *op, struct segment *segment, uint32
             return;
         }
     }
-    if (op->request.count == POOL_TOUCHES) {
+    if (at == POOL_TOUCHES) {
         op->overflown = true;
         return;
     }
-    segment->touch_serial = op->pool->touch_serial;
-    segment->touch_index = op->request.count;
-    touches[op->request.count++] =
-        (struct move_touch){segment, segment->generation, first, last, false};
+    op->request.count = at + 1;
+    segment->touch_serial = serial;
+    segment->touch_index = at;
+    touches[at] = (struct move_touch){segment, segment->generation, first, last, false};
 }
 
 static void add_segment(struct pool_op *op, struct segment *segment)
@@ -452,13 +454,14 @@ static CUevent event_of(vp_pool *pool, const struct move_wait *wait)
 static void note_uses(struct pool_op *op)
 {
     vp_pool *pool = op->pool;
-    struct order *order = &pool->order;
-    op->sequence = order_enter(order, op->slot);
-    for (uint32_t i = 0; i < op->request.count; i++) {
-        struct segment *segment = op->thread->touches[i].segment;
-        order_uses_note(order, &segment->uses, op->slot, op->sequence);
-        /* The list of ages need not be finer than a few operations. */
-        uint64_t age_now = pool->touch_serial / AGE_GRAIN;
+    const struct move_touch *touches = op->thread->touches;
+    const uint32_t count = op->request.count, slot = op->slot;
+    const uint64_t sequence = op->sequence = order_enter(&pool->order, slot);
+    const uint64_t age_now =
+        pool->touch_serial / AGE_GRAIN; /* the list of ages need not be finer */
+    for (uint32_t i = 0; i < count; i++) {
+        struct segment *segment = touches[i].segment;
+        order_uses_note(&pool->order, &segment->uses, slot, sequence);
         if (segment->aged == age_now || segment->state != SEGMENT_LIVE) continue;
         segment->aged = age_now;
         segment_make_young(&pool->segments, segment);
@@ -468,8 +471,9 @@ static void note_uses(struct pool_op *op)
 static bool all_ready(const struct pool_op *op)
 {
     if (op->request.exclusive || op->pool->captures || op->pool->move.strict) return false;
-    for (uint32_t i = 0; i < op->request.count; i++)
-        if (op->thread->touches[i].segment->unready) return false;
+    const struct move_touch *touch = op->thread->touches, *end = touch + op->request.count;
+    for (; touch < end; touch++)
+        if (touch->segment->unready) return false;
     return true;
 }
 
@@ -685,7 +689,7 @@ CUresult pool_op_leave(struct pool_op *op, CUresult result)
         if (pool->record && result == CUDA_SUCCESS) record_op(pool, op);
         order_leave(stream);
         bool wanted = atomic_load_explicit(&stream->mark_wanted, memory_order_relaxed);
-        if (wanted || is_own_stream(op) || op->sequence % pool->sample == 0) mark(op);
+        if (wanted || is_own_stream(op) || !(op->sequence & (pool->sample - 1))) mark(op);
     }
     return op->verifying ? verify_end(op, result) : result;
 }
