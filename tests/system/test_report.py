@@ -48,9 +48,9 @@ def replay(report, *options):
     return json.loads(done.stdout)
 
 
-def train(*options, **more):
+def train(*options, steps=20, **more):
     command = [os.path.join(BUILD, "vrampool"), "run", "--emulate", "8x24M", *options, "--",
-               os.path.join(BUILD, "examples", "train"), "--steps", "20"]
+               os.path.join(BUILD, "examples", "train"), "--steps", str(steps)]
     return subprocess.run(command, text=True, timeout=200, check=True, stdout=subprocess.PIPE,
                           **more)
 
@@ -61,6 +61,14 @@ class Report(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.json = os.path.join(folder.name, "r.json")
         self.page = os.path.join(folder.name, "r.html")
+
+    def test_what_cannot_be_written_is_told_once(self):
+        path = os.path.join(os.path.dirname(self.json), "nowhere", "report.json")
+        done = train("--log", "error", steps=1, stderr=subprocess.PIPE,
+                     env={**os.environ, "VRAMPOOL_REPORT": path})
+        said = [line for line in done.stderr.splitlines() if "report" in line]
+        self.assertEqual(said, [f"vrampool: error: the report cannot be written to {path}: No such "
+                                "file or directory"])
 
     def load(self):
         with open(self.json, encoding="utf-8") as file:
