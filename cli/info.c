@@ -184,6 +184,9 @@ static void ask_real_machine(struct info *info)
     log_set_level(level);
     if (status == VP_OK)
         ask_driver(info, path);
+    else if (env_get(ENV_DRIVER))
+        add_problem(info, "unset VRAMPOOL_DRIVER, or let it name a library that is there",
+                    "no driver was found: VRAMPOOL_DRIVER names %s", env_get(ENV_DRIVER));
     else
         add_problem(
             info,

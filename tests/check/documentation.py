@@ -42,6 +42,8 @@ def help_problems(root, command, name):
         return
     described = re.findall(r"^\.It Fl -([a-z-]+)", read(root, where), re.MULTILINE)
     running = read(root, "docs", "running.md")
+    if f".Nm vrampool Cm {name}\n" not in read(root, where):
+        yield f"{where}: the synopsis does not begin with vrampool {name}"
     synopsis = re.findall(r"^\.Op Fl -([a-z-]+)", read(root, where), re.MULTILINE)
     yield from (f"{where} lacks --{option}" for option in options if option not in described)
     yield from (f"{where}: the synopsis lacks --{option}" for option in options

@@ -259,7 +259,8 @@ class Info(unittest.TestCase):
         self.assertEqual([place["name"] for place in info["places"]], ["host0"])
         self.assertGreater(info["places"][0]["total_bytes"], 0)
         self.assertEqual(info["places"][0]["poolable_bytes"], 0)
-        self.assertIn("no driver was found", info["problems"][0]["what"])
+        self.assertIn("no driver was found: VRAMPOOL_DRIVER names /nonesuch/libcuda.so.1",
+                      info["problems"][0]["what"])
         text = vrampool("info", VRAMPOOL_DRIVER="/nonesuch/libcuda.so.1").stdout
         self.assertIn("driver   none found", text)
         self.assertIn("what helps:", text)
