@@ -143,6 +143,9 @@ void pool_log_summary(vp_pool *pool)
     for (unsigned i = 0; links_text(&links, i, fault, sizeof fault); i++)
         fprintf(stderr, "%s %s", i ? "," : ";", fault);
     fputc('\n', stderr);
+    if (pool->record && stats.moved_bytes)
+        log_warn("memory moved while the trace was recorded, so its durations have waits in them; "
+                 "for vrampool sim and tune record where the job fits, perhaps a smaller batch");
 }
 
 /* ---- predicting ---- */

@@ -31,6 +31,14 @@ def record(*options, steps):
 
 
 class Record(unittest.TestCase):
+    def test_waits_in_a_trace_are_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for machine, told in (("1x512M", False), ("8x24M", True)):
+                done = subprocess.run([VRAMPOOL, "run", "--emulate", machine, "--record",
+                                       os.path.join(folder, "trace"), "--", TRAIN, "--steps", "1"],
+                                      capture_output=True, text=True, timeout=120, check=True)
+                self.assertEqual("its durations have waits in them" in done.stderr, told, machine)
+
     def read(self, lines):
         """Checks each line; returns the ops as (kind, duration_ns, name, bytes touched)."""
         self.assertEqual(lines[0], "vrampool-trace 1")
