@@ -72,6 +72,19 @@ static void note_failure(struct move *move, const struct move_action *action)
     }
 }
 
+/* Work of which not all is known may use it. */
+static void want_if_adrift(struct move *move, struct chunk *chunk)
+{
+    if (policy_is_adrift(move, chunk)) move_want(move, chunk);
+}
+
+static bool anything_is_adrift(const struct move *move)
+{
+    list_each(node, &move->wanted) if (policy_is_adrift(move, list_entry(node, struct chunk,
+                                                                         queue))) return true;
+    return false;
+}
+
 static void map_done(struct move *move, const struct move_action *action,
                      const struct move_result *result)
 {
@@ -91,6 +104,7 @@ static void map_done(struct move *move, const struct move_action *action,
             return; /* the new frame stays where it is mapped */
         }
         if (new != old) give(move, new);
+        want_if_adrift(move, chunk);
         return;
     }
     if (!action->from) {
@@ -204,6 +218,7 @@ static void unmap_done(struct move *move, const struct move_action *action,
         move->counts.drops++;
     give(move, old);
     if (new && result->mapping == MOVE_MAPPED_NOWHERE) forget_if_dead(move, chunk);
+    want_if_adrift(move, chunk);
     retire(move, chunk->segment);
 }
 
@@ -530,7 +545,8 @@ enum move_verdict move_admit(struct move *move, struct move_request *request)
     if (first) set_pins(move, request, true);
     enum admission all = admit_all(move, request, first);
     /* In turn, if all have to: or who waits for the device to be idle would wait for ever. */
-    bool alone = (!request->exclusive && !move->strict) || (first && move->moving == 0);
+    bool alone = (!request->exclusive && !move->strict) ||
+                 (first && move->moving == 0 && !anything_is_adrift(move));
     if (all == CHUNK_FINE && alone) {
         leave_queue(move, request);
         move->counts.in_place += request->in_place > 0;

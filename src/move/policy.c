@@ -432,6 +432,12 @@ static bool waits_alone(const struct move *move)
     return move->strict || list_entry(move->requests.next, struct move_request, link)->exclusive;
 }
 
+bool policy_is_adrift(const struct move *move, const struct chunk *chunk)
+{
+    return chunk->state == CHUNK_ABSENT && chunk_is_live(chunk) &&
+           refuge_keeps_mapped(move, chunk) && refuge_serves(move, chunk);
+}
+
 /* `ahead`: demands so far in the queue, by size. */
 static enum found bring_home(struct move *move, struct chunk *chunk, struct move_action *action,
                              uint32_t *ahead)
@@ -444,7 +450,8 @@ static enum found bring_home(struct move *move, struct chunk *chunk, struct move
     if (chunk->state == CHUNK_RESIDENT && !policy_segment_is_idle(move, chunk->segment))
         return FOUND_BUSY;
     unsigned card = chunk->segment->card;
-    if (chunk->frame && chunk->frame->place == move->home[card]) { /* hidden where it is */
+    bool hidden = chunk->frame && chunk->frame->place == move->home[card];
+    if (hidden || policy_is_adrift(move, chunk)) {
         policy_start_map(move, chunk, chunk->frame, action);
         return FOUND_ACTION;
     }

@@ -44,6 +44,9 @@ bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_actio
 void policy_start_copy(struct move *move, struct chunk *chunk, enum move_event event,
                        struct frame *target, struct move_action *action);
 
+/* Whether the chunk should be mapped where it is, and the driver refused that. */
+bool policy_is_adrift(const struct move *move, const struct chunk *chunk);
+
 /* Gives up the frame of something dead in the card's own memory. */
 enum found policy_drop_dead(struct move *move, unsigned card, struct move_action *action);
 

@@ -452,6 +452,38 @@ static void who_runs_alone_waits_for_moves_and_holds_them(void **state)
     admit(&later);
 }
 
+/* What is to stay mapped wherever it is, and could not be mapped where it went, is mapped there
+ * before anything runs that may use it unseen. */
+static void who_runs_alone_waits_for_mappings_that_failed(void **state)
+{
+    move.always_mapped = true;
+    struct segment *first = take(1);
+    run(first);
+    for (unsigned i = 1; i < HOME_PAGES; i++) run(take(1));
+    struct operation more = on(take(1)), alone = {.request = {.slot = slot, .exclusive = true}};
+    assert_int_equal(ask(&more), MOVE_HELD);
+    struct move_action action = {0};
+    while (action.kind != MOVE_DO_UNMAP) {
+        if (!move_next(&move, MOVE_WORKER_ALL, &action)) copies_end();
+        if (action.kind && action.kind != MOVE_DO_UNMAP) succeed(&action);
+    }
+    assert_ptr_equal(action.chunk->segment, first);
+    assert_non_null(action.to);
+    done(&action, (struct move_result){.ok = true, .mapping = MOVE_MAPPED_NOWHERE});
+    assert_int_equal(state_of(first), CHUNK_ABSENT);
+    assert_true(first->chunks[0].wanted);
+    move_abandon(&move, &more.request);
+    assert_int_equal(ask(&alone), MOVE_HELD); /* it names nothing */
+    action = next(MOVE_DO_MAP);
+    assert_ptr_equal(action.to, first->chunks[0].frame);
+    assert_null(action.from);
+    done(&action, (struct move_result){.mapping = MOVE_MAPPED_NOWHERE}); /* nor now */
+    assert_int_equal(ask(&alone), MOVE_HELD);
+    go(MOVE_DO_MAP);
+    assert_int_equal(state_of(first), CHUNK_RESIDENT);
+    admit(&alone);
+}
+
 /* ---- Former owners, and blocks that go ---- */
 
 /* Strict: nothing begins to move under work of anybody's, nobody starts while something moves, and
@@ -706,6 +738,7 @@ int main(void)
         CASE(who_does_not_copy_sees_when_nobody_can),
         CASE(copies_out_are_left_to_who_copies),
         CASE(who_runs_alone_waits_for_moves_and_holds_them),
+        CASE(who_runs_alone_waits_for_mappings_that_failed),
         CASE(strict_moves_wait_for_the_device),
         CASE(who_waits_to_be_alone_waits_for_no_wishes),
         CASE(the_next_owner_waits_by_a_mark),
