@@ -25,7 +25,7 @@ enum {
      * comes in leaves more of it than what goes out makes: no swapping to and fro. */
     IN_RESERVES = 2,
     CLEAN_RESERVES = 3, /* room made at most by what leaves without a copy */
-    SMALL_PART = 8,     /* who is small counts as used so many times as soon */
+    SMALL_SOONER = 8,   /* who is small counts as used so many times as soon */
 };
 
 /* Blocks born within so many operations are mapped ahead: half as far again as the host launches
@@ -89,7 +89,7 @@ struct furthest {
  * time (moving 2 MiB there and back takes some 0.5 ms of calls, 64 MiB some 3 ms in all). */
 static uint32_t rank_of(const struct outlook *outlook, uint32_t ahead)
 {
-    return outlook->small && ahead != UINT32_MAX ? ahead / SMALL_PART : ahead;
+    return outlook->small && ahead != UINT32_MAX ? ahead / SMALL_SOONER : ahead;
 }
 
 /* Whether those that chose so far would rather have this one. */

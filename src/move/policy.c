@@ -98,6 +98,16 @@ static bool next_unmap(struct move *move, struct move_action *action)
     return true;
 }
 
+void policy_start_make(struct move *move, unsigned place, uint32_t pages,
+                       struct move_action *action)
+{
+    action->kind = MOVE_DO_MAKE;
+    action->place = place;
+    action->pages = pages;
+    move->making++;
+    move->making_of[place][pages]++;
+}
+
 /* Turns a plan for a frame into an action; true when *frame is there to be used. */
 bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct frame **frame,
                      struct move_action *action, enum found *found)
@@ -105,11 +115,7 @@ bool policy_use_plan(struct move *move, unsigned place, uint32_t pages, struct f
     switch (frame_plan(move->frames, place, pages, frame)) {
     case FRAME_TAKE: return true;
     case FRAME_MAKE:
-        action->kind = MOVE_DO_MAKE;
-        action->place = place;
-        action->pages = pages;
-        move->making++;
-        move->making_of[place][pages]++;
+        policy_start_make(move, place, pages, action);
         *found = FOUND_ACTION;
         return false;
     case FRAME_RELEASE:

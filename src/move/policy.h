@@ -44,6 +44,10 @@ bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_actio
 void policy_start_copy(struct move *move, struct chunk *chunk, enum move_event event,
                        struct frame *target, struct move_action *action);
 
+/* Makes a frame of pages that are promised. */
+void policy_start_make(struct move *move, unsigned place, uint32_t pages,
+                       struct move_action *action);
+
 /* Whether the chunk should be mapped where it is, and the driver refused that. */
 bool policy_is_adrift(const struct move *move, const struct chunk *chunk);
 

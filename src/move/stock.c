@@ -1,8 +1,10 @@
 #include "move/stock.h"
 
-enum { HOME_PART = 2, HOST_PART = 4 }; /* see stock.h */
+#include "move/policy.h"
 
-/* The chunks of computing cards that may have to leave, and the frames there are for them: pages,
+enum { HOME_PART = 2, HOST_PART = 4 }; /* of a card in use before, of the host at most */
+
+/* The chunks that may have to leave for the host, and the frames there are for them: pages,
  * by the size of each. */
 struct sizes {
     uint64_t live[FRAME_MAX_PAGES + 1], made[FRAME_MAX_PAGES + 1];
@@ -19,11 +21,17 @@ static bool find_host(const struct move *move, unsigned *host)
     return false;
 }
 
+/* Whether what leaves the card goes to the host first. */
+static bool is_served(const struct move *move, unsigned card, unsigned host)
+{
+    return move->refuges[card] && move->refuge[card][0] == host;
+}
+
 static uint64_t wanted_pages(const struct move *move, unsigned host)
 {
     uint64_t most = frame_capacity_pages(&move->frames->place[host]) / HOST_PART, wanted = 0;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
-        if (!move->refuges[card] || move->refuge[card][0] != host) continue;
+        if (!is_served(move, card, host)) continue;
         const struct frame_place *home = &move->frames->place[move->home[card]];
         uint64_t half = frame_capacity_pages(home) / HOME_PART;
         if (home->used_pages > half) wanted += 2 * (home->used_pages - half) / 3;
@@ -31,18 +39,15 @@ static uint64_t wanted_pages(const struct move *move, unsigned host)
     return wanted < most ? wanted : most;
 }
 
-static void count_live(const struct move *move, struct sizes *sizes)
+static void count_live(const struct outlooks *outlooks, struct sizes *sizes)
 {
-    for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
-        const struct outlooks *outlooks = &move->segments->outlooks[card];
-        for (uint32_t i = 0; i < outlooks->count; i++) {
-            const struct segment *segment = outlooks->of[i].segment;
-            for (uint32_t k = 0; k < segment->chunk_count; k++) {
-                const struct chunk *chunk = &segment->chunks[k];
-                if (chunk->standing != STANDING_LIVE) continue;
-                sizes->live[chunk->pages] += chunk->pages;
-                sizes->live_pages += chunk->pages;
-            }
+    for (uint32_t i = 0; i < outlooks->count; i++) {
+        const struct segment *segment = outlooks->of[i].segment;
+        for (uint32_t k = 0; k < segment->chunk_count; k++) {
+            const struct chunk *chunk = &segment->chunks[k];
+            if (chunk->standing != STANDING_LIVE) continue;
+            sizes->live[chunk->pages] += chunk->pages;
+            sizes->live_pages += chunk->pages;
         }
     }
 }
@@ -80,15 +85,12 @@ bool stock_next(struct move *move, struct move_action *action)
     uint64_t wanted = wanted_pages(move, host);
     if (place->used_pages + place->free_pages + place->promised_pages >= wanted) return false;
     struct sizes sizes = {0};
-    count_live(move, &sizes);
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++)
+        if (is_served(move, card, host)) count_live(&move->segments->outlooks[card], &sizes);
     count_made(move, host, &sizes);
     uint32_t pages = find_lacking(&sizes, wanted);
     if (!pages || !frame_promise(move->frames, host, pages)) return false;
-    action->kind = MOVE_DO_MAKE;
-    action->place = host;
-    action->pages = pages;
+    policy_start_make(move, host, pages, action);
     action->stocks = true;
-    move->making++;
-    move->making_of[host][pages]++;
     return true;
 }

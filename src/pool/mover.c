@@ -66,11 +66,21 @@ static void run_mover(vp_pool *pool, bool (*work)(vp_pool *), void (*rest)(vp_po
     pool_unlock(pool);
 }
 
-static bool copy_out(vp_pool *pool)
+static bool work_as(vp_pool *pool, enum move_worker worker)
 {
-    bool any = pool_act(pool, MOVE_WORKER_COPIES);
+    bool any = pool_act(pool, worker);
     if (any) pool_wake(pool);
     return any;
+}
+
+static bool copy_out(vp_pool *pool)
+{
+    return work_as(pool, MOVE_WORKER_COPIES);
+}
+
+static bool make_ahead(vp_pool *pool)
+{
+    return work_as(pool, MOVE_WORKER_STOCK);
 }
 
 void *pool_map_main(void *pool)
@@ -83,13 +93,6 @@ void *pool_copy_main(void *pool)
 {
     run_mover(pool, copy_out, wait_for_work);
     return NULL;
-}
-
-static bool make_ahead(vp_pool *pool)
-{
-    bool any = pool_act(pool, MOVE_WORKER_STOCK);
-    if (any) pool_wake(pool);
-    return any;
 }
 
 void *pool_stock_main(void *pool)
