@@ -48,15 +48,24 @@ static struct foresight_period *find(struct foresight *foresight, uint32_t numbe
     return oldest;
 }
 
-/* The entry of `segment` in the operation's last turn: at the same place, as a rule. */
-static const struct foresight_touch *entry_of(const struct foresight *foresight,
-                                              const struct foresight_op *op,
-                                              const struct segment *segment, uint32_t k)
+/* The operation's last turn. */
+static struct foresight_touch *last_turn(const struct foresight *foresight,
+                                         const struct foresight_op *op)
 {
-    const struct foresight_touch *touches = &foresight->touches[op->first];
-    if (k < op->count && touches[k].segment == segment) return &touches[k];
-    for (uint32_t i = 0; i < op->count; i++)
-        if (touches[i].segment == segment) return &touches[i];
+    return &foresight->touches[op->first];
+}
+
+/* The entry of `segment` among `count`, where it is looked for from `*cursor` on: what is touched
+ * comes in the same order, as a rule. NULL: there is none. */
+static struct foresight_touch *find_entry(struct foresight_touch *entries, uint32_t count,
+                                          const struct segment *segment, uint32_t *cursor)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t k = *cursor + i < count ? *cursor + i : *cursor + i - count;
+        if (entries[k].segment != segment) continue;
+        *cursor = k + 1 < count ? k + 1 : 0;
+        return &entries[k];
+    }
     return NULL;
 }
 
@@ -69,16 +78,17 @@ static void fulfil(struct foresight *foresight, const struct segment *segment)
     if (touch->segment == segment && ahead < UINT32_MAX) touch->ahead = (uint32_t)ahead;
 }
 
+/* For two turns: while this one is entered, the last one is there as a whole. */
 static bool make_room(struct foresight *foresight, struct foresight_op *op, uint32_t count)
 {
     if (count <= op->room) return true;
-    if (count > FORESIGHT_TOUCHES - foresight->touch_count) return false;
-    uint32_t first = foresight->touch_count;
-    memcpy(&foresight->touches[first], &foresight->touches[op->first],
-           op->count * sizeof *foresight->touches);
-    op->first = first;
+    if (2 * (uint64_t)count > FORESIGHT_TOUCHES - foresight->touch_count) return false;
+    struct foresight_touch *room = &foresight->touches[foresight->touch_count];
+    memcpy(room, last_turn(foresight, op), op->count * sizeof *room);
+    op->first = foresight->touch_count;
+    op->spare = op->first + count;
     op->room = count;
-    foresight->touch_count += count;
+    foresight->touch_count += 2 * count;
     return true;
 }
 
@@ -91,35 +101,56 @@ static bool is_stray(const struct foresight *foresight, const struct foresight_o
     return op->noted && !outlook->has_died && outlook->next_use > foresight->clock;
 }
 
-/* Enters this turn's touches over the last turn's. */
+/* What the operation's last turn foretells of its touches now, entered in `now`. */
+static void match(const struct foresight *foresight, const struct foresight_op *op,
+                  const struct move_touch *touches, uint32_t count, struct foresight_touch *now)
+{
+    struct foresight_touch *last = last_turn(foresight, op);
+    uint32_t cursor = 0, missing = 0;
+    for (uint32_t k = 0; k < op->count; k++) last[k].matched = false;
+    for (uint32_t k = 0; k < count; k++) {
+        const struct segment *segment = touches[k].segment;
+        struct foresight_touch *same = find_entry(last, op->count, segment, &cursor);
+        now[k] = same ? *same : (struct foresight_touch){0};
+        if (same) same->matched = true;
+        if (!same) missing++;
+    }
+    for (uint32_t k = 0, i = 0; missing && k < count; k++) {
+        if (now[k].segment) continue;
+        while (i < op->count && last[i].matched) i++;
+        if (i == op->count) return;
+        now[k] = last[i++];
+        now[k].segment = NULL;
+        missing--;
+    }
+}
+
+/* Enters this turn's touches beside the last turn's. */
 static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t op_count,
                   const struct move_touch *touches, uint32_t count)
 {
+    struct foresight_touch *now = &foresight->touches[op->spare];
+    match(foresight, op, touches, count, now);
     for (uint32_t k = 0; k < count; k++) {
         struct segment *segment = touches[k].segment;
+        bool same = now[k].segment != NULL;
         if (segment->state == SEGMENT_BARE) { /* freed while the operation waited */
-            foresight->touches[op->first + k] = (struct foresight_touch){0};
+            now[k] = (struct foresight_touch){0};
             continue;
         }
         struct outlook *outlook = segment_outlook(foresight->segments, segment);
-        const struct foresight_touch *last = entry_of(foresight, op, segment, k);
-        struct foresight_touch *entry = &foresight->touches[op->first + k];
-        if (!last && is_stray(foresight, op, outlook)) {
-            if (op->count != count) *entry = (struct foresight_touch){0};
-            entry->segment = segment; /* what is foretold of its place stays */
-            continue;
-        }
-        if (op->count == count || (!last && k < op->count)) last = entry;
-        struct foresight_touch now = {segment, last ? last->ahead : 0, last ? last->dies : false};
+        now[k].segment = segment;
+        if (!same && is_stray(foresight, op, outlook)) continue;
         fulfil(foresight, segment);
         outlook->has_died = false;
-        outlook->next_use = foresight->clock + (now.ahead ? now.ahead : op_count);
-        outlook->will_die = now.dies;
-        now.dies = false; /* unless it dies again */
-        *entry = now;
-        segment->touch_last = op->first + k;
+        outlook->next_use = foresight->clock + (now[k].ahead ? now[k].ahead : op_count);
+        outlook->will_die = now[k].dies;
+        now[k].dies = false; /* unless it dies again */
+        segment->touch_last = op->spare + k;
         segment->used_last = foresight->clock;
     }
+    op->spare = op->first;
+    op->first = (uint32_t)(now - foresight->touches);
     op->count = count;
     op->noted = true;
 }

@@ -16,7 +16,7 @@
 
 enum {
     FORESIGHT_PERIODS = 4,
-    FORESIGHT_TOUCHES = 1 << 20, /* of all periods together */
+    FORESIGHT_TOUCHES = 1 << 21, /* of all periods together, this turn's and the last one's */
     FORESIGHT_OPS = 1 << 17,     /* of one period */
     FORESIGHT_NEAR = 8,          /* operations ahead that an unknown one may be */
     FORESIGHT_STRAYS = 32,       /* unknown operations after which nothing is foretold any more */
@@ -33,12 +33,14 @@ struct foresight_touch {
     struct segment *segment;
     uint32_t ahead; /* operations until the next touch, last time; 0: not known */
     bool dies;      /* what lived there died before that touch */
+    bool matched;   /* the operation's next turn touched the same segment */
 };
 
 struct foresight_op {
-    uint32_t first, count, room; /* its part of the touches */
-    uint64_t needed_pages;       /* when it was entered */
-    bool noted;                  /* it has been entered */
+    uint32_t first, count; /* its last turn's part of the touches */
+    uint32_t spare, room;  /* where its next turn's goes: for so many, as where `first` is */
+    uint64_t needed_pages; /* when it was entered */
+    bool noted;            /* it has been entered */
 };
 
 struct foresight_period {

@@ -107,6 +107,25 @@ static void a_moved_part_is_known_beside_an_address_too_many(void **state)
     }
 }
 
+/* Nor does it hide what comes behind it. */
+static void one_more_in_front_shifts_nothing(void **state)
+{
+    struct segment *weight = take(), *often = take(), *small = take();
+    for (int turn = 0; turn < 4; turn++) {
+        if (turn < 2)
+            touch(weight, often, NULL);
+        else
+            touch(small, weight, often);
+        if (turn > 1) {
+            assert_int_equal(ahead(weight), OPS);
+            assert_int_equal(ahead(often), 2);
+        }
+        touch(NULL, NULL, NULL);
+        touch(often, NULL, NULL);
+        touch_nothing_to_the_end();
+    }
+}
+
 /* An address in an unused parameter changes nothing for what is to be used soon. */
 static void a_stray_address_changes_nothing(void **state)
 {
@@ -143,6 +162,7 @@ int main(void)
         CASE(the_next_use_is_that_of_the_last_turn),
         CASE(another_segment_in_the_same_place_plays_the_same_part),
         CASE(a_moved_part_is_known_beside_an_address_too_many),
+        CASE(one_more_in_front_shifts_nothing),
         CASE(a_stray_address_changes_nothing),
         CASE(memory_that_died_is_no_stray),
     };
