@@ -27,7 +27,8 @@ def parse():
     add("--way", choices=WAYS, default="plain")
     add("--ckpt", action="store_true", help="recompute activations in the backward pass")
     add("--limit", type=float, nargs="*", default=[], metavar="GIB", help="memory allowed, in turn")
-    add("--steps", type=int, default=8, help="for each limit; the first 3 are not counted")
+    add("--steps", type=int, default=8, help="for each limit")
+    add("--warm", type=int, default=3, help="of these, the first ones, which are not counted")
     add("--d", type=int, default=2048, help="width")
     add("--L", type=int, default=24, help="layers")
     add("--B", type=int, default=8, help="sequences in a batch")
@@ -136,7 +137,7 @@ def main():
                 job = prepare(args, device)
                 tokens = torch.randint(0, VOCABULARY, (args.B, args.S), device=device.name)
             seconds, loss = train(args, device, job, tokens)
-            counted = sorted(seconds[min(3, len(seconds) - 1):])
+            counted = sorted(seconds[min(args.warm, len(seconds) - 1):])
             row.update(step_s=[round(s, 4) for s in seconds],
                        median_s=round(counted[len(counted) // 2], 4),
                        peak_bytes=device.peak_bytes(), loss=loss)
