@@ -213,8 +213,9 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     count_standings(segments, segment);
     space_set_owner(segments->space, segment->base, segment->pages, segment);
     segments->live_pages += segment->pages;
-    segments->needed_pages += segment->pages;
+    segments->needed_pages[card] += segment->pages;
     segments->card_pages[card] += segment->pages;
+    segments->cards |= 1u << card;
     segments_count_live(segments, (int64_t)bytes);
 }
 
@@ -250,7 +251,7 @@ void segment_rest(struct segments *segments, struct segment *segment)
 {
     assert(segment->state == SEGMENT_LIVE);
     segments->live_pages -= segment->pages;
-    segments->needed_pages -= needed_pages(segment);
+    segments->needed_pages[segment->card] -= needed_pages(segment);
     segments->card_pages[segment->card] -= segment->pages;
     segments_count_live(segments, -(int64_t)segment->live_bytes);
     segment->live_bytes = 0;
@@ -298,6 +299,7 @@ void segments_count_live(struct segments *segments, int64_t bytes)
 static void count_chunks(struct segments *segments, struct segment *segment, vp_addr start,
                          uint64_t bytes, int sign)
 {
+    uint64_t *needed = &segments->needed_pages[segment->card];
     vp_addr end = start + bytes;
     for (uint32_t i = segment_chunk_at(segment, start); i < segment->chunk_count; i++) {
         vp_addr low = chunk_address(&segment->chunks[i]);
@@ -309,8 +311,8 @@ static void count_chunks(struct segments *segments, struct segment *segment, vp_
             *live += overlap;
         else
             *live -= overlap < *live ? overlap : *live;
-        if (before == 0 && *live > 0) segments->needed_pages += segment->chunks[i].pages;
-        if (before > 0 && *live == 0) segments->needed_pages -= segment->chunks[i].pages;
+        if (before == 0 && *live > 0) *needed += segment->chunks[i].pages;
+        if (before > 0 && *live == 0) *needed -= segment->chunks[i].pages;
         if ((before > 0) != (*live > 0)) segment_count_standing(segments, &segment->chunks[i]);
     }
 }
@@ -375,7 +377,7 @@ void segment_note_alive(struct segments *segments, struct segment *segment, vp_a
 {
     if (!clip(segments, segment, start, &bytes)) return;
     if (!segment->noted) {
-        segments->needed_pages -= segment->pages;
+        segments->needed_pages[segment->card] -= segment->pages;
         segment->noted = true; /* until now the segment as a whole counted as one block */
         segments_count_live(segments, -(int64_t)segment->live_bytes);
         segment->live_bytes = 0;
@@ -457,8 +459,8 @@ static bool outlook_is_valid(const struct segments *segments, const struct segme
 
 bool segments_are_valid(const struct segments *segments)
 {
-    uint64_t dead_pages[VP_MAX_CARDS] = {0};
-    uint64_t live_pages = 0, needed = 0, live_bytes = 0, unlisted = count_listed(segments);
+    uint64_t dead_pages[VP_MAX_CARDS] = {0}, needed[VP_MAX_CARDS] = {0};
+    uint64_t live_pages = 0, live_bytes = 0, unlisted = count_listed(segments);
     list_each(node, &segments->all)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
@@ -467,7 +469,7 @@ bool segments_are_valid(const struct segments *segments)
         if (!outlook_is_valid(segments, segment, dead_pages)) return false;
         if (segment->state != SEGMENT_LIVE) continue;
         live_pages += segment->pages;
-        needed += needed_pages(segment);
+        needed[segment->card] += needed_pages(segment);
         live_bytes += segment->live_bytes;
         uint64_t pages = 0;
         for (uint32_t i = 0; i < segment->chunk_count; i++) pages += segment->chunks[i].pages;
@@ -476,6 +478,7 @@ bool segments_are_valid(const struct segments *segments)
     }
     for (unsigned i = 0; i < VP_MAX_CARDS; i++)
         if (dead_pages[i] != segments->outlooks[i].dead_pages) return false;
-    return live_pages == segments->live_pages && needed == segments->needed_pages &&
-           live_bytes == segments->live_bytes && unlisted == 0;
+    if (memcmp(needed, segments->needed_pages, sizeof needed) != 0) return false;
+    return live_pages == segments->live_pages && live_bytes == segments->live_bytes &&
+           unlisted == 0;
 }

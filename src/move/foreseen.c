@@ -164,21 +164,22 @@ static bool waits_for_dead(struct move *move, unsigned card, uint64_t dying_page
 {
     uint64_t coming = room_pages(move, card) + move->coming_pages[move->home[card]];
     if (coming + dying_pages < policy_wanted_pages(move, card)) return false;
-    if (!dying_pages || move->dead_waits >= DEAD_WAITS) return false;
-    move->dead_waits++;
+    if (!dying_pages || move->dead_waits[card] >= DEAD_WAITS) return false;
+    move->dead_waits[card]++;
     return true;
 }
 
-bool foreseen_is_tired(struct move *move)
+bool foreseen_is_tired(struct move *move, unsigned card)
 {
-    return move->dead_waits && move->dead_waits < DEAD_WAITS && ++move->dead_waits == DEAD_WAITS;
+    uint32_t *waits = &move->dead_waits[card];
+    return *waits && *waits < DEAD_WAITS && ++*waits == DEAD_WAITS;
 }
 
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action)
 {
     struct furthest dead = find_furthest(move, card, STANDING_DEAD);
     if (dead.chunk) {
-        move->dead_waits = 0;
+        move->dead_waits[card] = 0;
         return policy_send_away(move, dead.chunk, action);
     }
     if (waits_for_dead(move, card, dead.busy_pages)) return FOUND_BUSY;
@@ -187,14 +188,14 @@ enum found foreseen_evict(struct move *move, unsigned card, struct move_action *
     return dead.busy_pages || live.busy_pages ? FOUND_BUSY : FOUND_NOTHING;
 }
 
-/* Most pages that will be needed at once until `ahead`, beyond those needed now. */
-static uint64_t growth_pages(const struct move *move, uint32_t ahead)
+/* Most pages that the card will need at once until `ahead`, beyond those needed now. */
+static uint64_t growth_pages(const struct move *move, unsigned card, uint32_t ahead)
 {
     const struct foresight *foresight = &move->foresight;
     uint32_t last = ahead < foresight->following->op_count ? ahead : foresight->following->op_count;
-    uint64_t now = move->segments->needed_pages, most = now;
+    uint64_t now = move->segments->needed_pages[card], most = now;
     for (uint32_t i = 1; i <= last; i++) {
-        uint64_t needed = foresight_needed_pages(foresight, i);
+        uint64_t needed = foresight_needed_pages(foresight, card, i);
         if (needed > most) most = needed;
     }
     return most - now;
@@ -234,7 +235,7 @@ static bool bring_next(struct move *move, unsigned card, struct move_action *act
     struct chunk *nearest = find_nearest(move, card, STANDING_ABSENT, UINT32_MAX, &ahead);
     if (!nearest || !may_queue(&move->lanes[refuge_lane_in(move, nearest)])) return false;
     uint64_t reserve = IN_RESERVES * move_reserve_pages(move), room = room_pages(move, card);
-    uint64_t need = nearest->pages + growth_pages(move, ahead) + reserve;
+    uint64_t need = nearest->pages + growth_pages(move, card, ahead) + reserve;
     if (need > room + move->segments->outlooks[card].dead_pages) return false;
     if (nearest->pages > room) return drop_dead(move, card, ahead, action);
     return policy_map_home(move, nearest, action) == FOUND_ACTION;
@@ -252,14 +253,28 @@ static bool map_next_born(struct move *move, unsigned card, struct move_action *
     return policy_map_home(move, born, action) == FOUND_ACTION;
 }
 
+/* An operation found room nowhere: it is refused, or others let go of theirs, once nothing moves.
+ */
+static bool waits_for_rest(const struct move *move)
+{
+    list_each(node, &move->requests)
+    {
+        if (list_entry(node, struct move_request, link)->no_room) return true;
+    }
+    return false;
+}
+
+/* What is demanded on a card comes first there: two who turn free frames into their own sizes undo
+ * each other's work. */
 bool foreseen_next(struct move *move, struct move_action *action)
 {
-    if (policy_looked(move, &move->looked_in)) return false;
+    if (waits_for_rest(move)) return false;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
-        if (!move->refuges[card]) continue;
+        if (!move->refuges[card] || policy_looked(move, &move->looked_in[card])) continue;
+        if (policy_wanted_pages(move, card)) continue;
         if (map_next_born(move, card, action) || bring_next(move, card, action)) return true;
+        policy_note_look(move, &move->looked_in[card]);
     }
-    policy_note_look(move, &move->looked_in);
     return false;
 }
 
@@ -279,10 +294,10 @@ static uint32_t find_frontier(struct move *move, unsigned card)
     int64_t room = (int64_t)(room_pages(move, card) + outlooks->dead_pages +
                              move->coming_pages[home] + move->frames->place[home].parked_pages);
     room -= (int64_t)move_reserve_pages(move);
-    int64_t now = (int64_t)move->segments->needed_pages;
+    int64_t now = (int64_t)move->segments->needed_pages[card];
     for (uint32_t i = 1; i <= last; i++) {
         room -= due[i];
-        if (room < (int64_t)foresight_needed_pages(foresight, i) - now) return i;
+        if (room < (int64_t)foresight_needed_pages(foresight, card, i) - now) return i;
     }
     return UINT32_MAX;
 }
@@ -339,7 +354,7 @@ static bool early_copies_pay(const struct move *move, unsigned card)
     if (!foresight_is_calm(foresight)) return false;
     uint64_t most = 0;
     for (uint32_t i = 0; i < foresight->following->op_count; i++) {
-        uint64_t needed = foresight_needed_pages(foresight, i);
+        uint64_t needed = foresight_needed_pages(foresight, card, i);
         if (needed > most) most = needed;
     }
     return 3 * most >= 5 * (uint64_t)move->frames->place[move->home[card]].capacity_pages;
@@ -347,7 +362,7 @@ static bool early_copies_pay(const struct move *move, unsigned card)
 
 static bool copy_early(struct move *move, unsigned card, struct move_action *action)
 {
-    if (!(move->digests >> card & 1) || !list_empty(&move->wanted)) return false;
+    if (!(move->digests >> card & 1) || policy_wanted_pages(move, card)) return false;
     if (!early_copies_pay(move, card)) return false;
     struct chunk *chunk = find_early(move, card);
     return chunk && policy_copy_early(move, chunk, action);
@@ -355,9 +370,9 @@ static bool copy_early(struct move *move, unsigned card, struct move_action *act
 
 bool foreseen_next_copy(struct move *move, struct move_action *action)
 {
-    if (policy_looked(move, &move->looked_out)) return false;
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
         if (!move->refuges[card] || !has_lane_out(move, card)) continue;
+        if (policy_looked(move, &move->looked_out[card])) continue;
         uint32_t frontier = find_frontier(move, card);
         uint32_t least = move->foresight.following->op_count / BEYOND_PART;
         if (frontier != UINT32_MAX && refuge_is_crowded(move, card) &&
@@ -372,7 +387,7 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
         if (beyond && !waits && policy_send_away(move, live.chunk, action) == FOUND_ACTION)
             return true;
         if (frontier > move->ease_ops && copy_early(move, card, action)) return true;
+        policy_note_look(move, &move->looked_out[card]);
     }
-    policy_note_look(move, &move->looked_out);
     return false;
 }

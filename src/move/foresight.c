@@ -12,9 +12,16 @@ vp_status foresight_create(struct foresight *foresight, const struct segments *s
     return foresight->touches ? VP_OK : VP_NO_HOST_MEMORY;
 }
 
+static void forget(struct foresight_period *period)
+{
+    free(period->ops);
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++) free(period->needed_pages[card]);
+    memset(period, 0, sizeof *period);
+}
+
 void foresight_destroy(struct foresight *foresight)
 {
-    for (unsigned i = 0; i < FORESIGHT_PERIODS; i++) free(foresight->periods[i].ops);
+    for (unsigned i = 0; i < FORESIGHT_PERIODS; i++) forget(&foresight->periods[i]);
     free(foresight->touches);
     memset(foresight, 0, sizeof *foresight);
 }
@@ -22,10 +29,7 @@ void foresight_destroy(struct foresight *foresight)
 /* Forgets all periods: their touches have used up the room. */
 static void start_over(struct foresight *foresight)
 {
-    for (unsigned i = 0; i < FORESIGHT_PERIODS; i++) {
-        free(foresight->periods[i].ops);
-        memset(&foresight->periods[i], 0, sizeof foresight->periods[i]);
-    }
+    for (unsigned i = 0; i < FORESIGHT_PERIODS; i++) forget(&foresight->periods[i]);
     memset(foresight->touches, 0, foresight->touch_count * sizeof *foresight->touches);
     foresight->touch_count = 0;
     foresight->following = NULL;
@@ -43,7 +47,7 @@ static struct foresight_period *find(struct foresight *foresight, uint32_t numbe
     struct foresight_op *ops = op_count <= FORESIGHT_OPS ? calloc(op_count, sizeof *ops) : NULL;
     if (!ops) return NULL;
     if (foresight->following == oldest) foresight->following = NULL;
-    free(oldest->ops);
+    forget(oldest);
     *oldest = (struct foresight_period){.number = number, .op_count = op_count, .ops = ops};
     return oldest;
 }
@@ -202,8 +206,22 @@ static void note_unknown(struct foresight *foresight, const struct move_touch *t
     }
 }
 
+/* Most programs use one card: a card's row is made once something is needed there. Without memory
+ * for it, nothing is foretold of the card's room. */
+static void note_needed(const struct foresight *foresight, struct foresight_period *period,
+                        uint32_t at, const uint64_t *needed_pages)
+{
+    for (uint32_t left = foresight->segments->cards; left; left &= left - 1) {
+        unsigned card = (unsigned)__builtin_ctz(left);
+        uint32_t **row = &period->needed_pages[card];
+        if (!*row && needed_pages[card]) *row = calloc(period->op_count, sizeof **row);
+        if (*row) (*row)[at] = (uint32_t)needed_pages[card];
+    }
+}
+
 void foresight_note(struct foresight *foresight, uint32_t number, uint32_t op_count, uint32_t at,
-                    const struct move_touch *touches, uint32_t count, uint64_t needed_pages)
+                    const struct move_touch *touches, uint32_t count,
+                    const uint64_t needed_pages[VP_MAX_CARDS])
 {
     foresight->clock++;
     struct foresight_period *period = number ? find(foresight, number, op_count) : NULL;
@@ -218,7 +236,7 @@ void foresight_note(struct foresight *foresight, uint32_t number, uint32_t op_co
         return;
     }
     enter(foresight, op, op_count, touches, count);
-    op->needed_pages = needed_pages;
+    note_needed(foresight, period, at, needed_pages);
     foresight->following = period;
     foresight->strayed = 0;
     period->used = foresight->clock;

@@ -3,9 +3,9 @@
  * Where the program is in a known period (trace/finder.h), each operation is an entry of that
  * period: the segments it touched last time, and for each how many operations later it was touched
  * again. So at the operation's next turn the next use of what it touches is known. With it goes how
- * much lived at each operation: what is about to be born or to die. A touch is known by its place
- * among the operation's touches, since allocators put the same thing elsewhere each time; by the
- * segment's address where there are more or fewer touches than last time.
+ * much lived at each operation, for each card: what is about to be born or to die. A touch is known
+ * by its place among the operation's touches, since allocators put the same thing elsewhere each
+ * time; by the segment's address where there are more or fewer touches than last time.
  *
  * A wrong forecast costs time only: it decides what leaves and what comes early, never whether
  * something is there. Pure; under the pool's lock. */
@@ -39,7 +39,6 @@ struct foresight_touch {
 struct foresight_op {
     uint32_t first, count; /* its last turn's part of the touches */
     uint32_t spare, room;  /* where its next turn's goes: for so many, as where `first` is */
-    uint64_t needed_pages; /* when it was entered */
     bool noted;            /* it has been entered */
 };
 
@@ -49,6 +48,8 @@ struct foresight_period {
     uint64_t used;  /* when it was followed last */
     uint64_t notes; /* operations entered in it */
     struct foresight_op *ops;
+    /* Of each card, when an operation was entered; NULL: nothing was needed there so far. */
+    uint32_t *needed_pages[VP_MAX_CARDS];
 };
 
 struct foresight {
@@ -69,9 +70,11 @@ vp_status foresight_create(struct foresight *foresight,
 void foresight_destroy(struct foresight *foresight);
 
 /* An operation enters: operation `op` of a period of `op_count`, or, with period 0, one that
- * nothing is known of. Foretells the next use of each segment touched. */
+ * nothing is known of. Foretells the next use of each segment touched. `needed_pages`: of each card
+ * (block/segment.h). */
 void foresight_note(struct foresight *foresight, uint32_t period, uint32_t op_count, uint32_t op,
-                    const struct move_touch *touches, uint32_t count, uint64_t needed_pages);
+                    const struct move_touch *touches, uint32_t count,
+                    const uint64_t needed_pages[VP_MAX_CARDS]);
 
 /* What lived in the segment is dead. */
 void foresight_died(struct foresight *foresight, struct segment *segment);
@@ -105,11 +108,13 @@ static inline bool foresight_is_calm(const struct foresight *foresight)
     return foresight->clock - foresight->unknown_at > foresight->following->op_count;
 }
 
-/* Pages of chunks in which something lives, `ahead` operations from now. */
-static inline uint64_t foresight_needed_pages(const struct foresight *foresight, uint32_t ahead)
+/* Pages of the card's chunks in which something lives, `ahead` operations from now. */
+static inline uint64_t foresight_needed_pages(const struct foresight *foresight, unsigned card,
+                                              uint32_t ahead)
 {
     const struct foresight_period *period = foresight->following;
-    return period->ops[(foresight->at + ahead) % period->op_count].needed_pages;
+    const uint32_t *needed = period->needed_pages[card];
+    return needed ? needed[(foresight->at + ahead) % period->op_count] : 0;
 }
 
 #endif

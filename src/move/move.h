@@ -184,7 +184,6 @@ struct move_counts {
 /* The last look of its kind: before anything changes the next one finds the same. */
 struct move_looked {
     uint64_t clock, changes, endings;
-    uint32_t card;
     int found;
 };
 
@@ -232,9 +231,11 @@ struct move {
     uint32_t untried; /* chunks for which none was made for want of trust, counted */
     /* Counts, from 1, what may make a difference to who looks for something to do. */
     uint64_t changes;
-    struct move_looked looked_in, looked_out; /* ahead, and there was nothing to do */
-    struct move_looked looked_out_for[2];     /* for who may leave; by whether it may be copied */
-    uint32_t dead_waits;                      /* in a row, for work to be done with what is dead */
+    /* For each card: ahead, and there was nothing to do; */
+    struct move_looked looked_in[VP_MAX_CARDS], looked_out[VP_MAX_CARDS];
+    /* for who may leave, by whether it may be copied; */
+    struct move_looked looked_out_for[VP_MAX_CARDS][2];
+    uint32_t dead_waits[VP_MAX_CARDS]; /* in a row, for work to be done with what is dead */
     uint64_t coverage[CHUNK_STATES][MOVE_EVENT_COUNT];
 };
 

@@ -277,8 +277,8 @@ enum found policy_drop_dead(struct move *move, unsigned card, struct move_action
 /* Who waits for room asks again and again. */
 enum found policy_evict(struct move *move, unsigned card, struct move_action *action)
 {
-    struct move_looked *looked = &move->looked_out_for[action->may_copy];
-    if (looked->card == card && policy_looked(move, looked) && !foreseen_is_tired(move))
+    struct move_looked *looked = &move->looked_out_for[card][action->may_copy];
+    if (policy_looked(move, looked) && !foreseen_is_tired(move, card))
         return (enum found)looked->found;
     const struct list *segments = &move->segments->age[card];
     enum found found;
@@ -290,7 +290,6 @@ enum found policy_evict(struct move *move, unsigned card, struct move_action *ac
         found = evict_oldest(move, segments, WHICH_HOME, action);
     if (found == FOUND_ACTION) return found;
     policy_note_look(move, looked);
-    looked->card = card;
     looked->found = (int)found;
     return found;
 }
@@ -522,10 +521,7 @@ bool policy_next(struct move *move, struct move_action *action)
     if (next_demand(move, action)) return true;
     if (waits_alone(move)) return false;
     if (owed_next_eviction(move, action)) return true;
-    if (!move_looks_ahead(move)) return next_spare(move, action);
-    /* What is demanded comes first: two who turn free frames into their own sizes undo each other's
-     * work. */
-    return list_empty(&move->wanted) && foreseen_next(move, action);
+    return move_looks_ahead(move) ? foreseen_next(move, action) : next_spare(move, action);
 }
 
 /* What room is made for: while one waits to be alone, only for what is demanded. */

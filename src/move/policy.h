@@ -72,7 +72,7 @@ bool policy_segment_is_idle(struct move *move, struct segment *segment);
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action);
 
 /* Counts a look that was spared while who evicts waits for the dying. True: long enough; look. */
-bool foreseen_is_tired(struct move *move);
+bool foreseen_is_tired(struct move *move, unsigned card);
 bool foreseen_next(struct move *move, struct move_action *action);
 bool foreseen_next_copy(struct move *move, struct move_action *action);
 

@@ -140,7 +140,9 @@ static void foresee(void *context, const struct pool_op *op)
     sim.foretold = lost ? (uint32_t)random_below(&sim.schedule, sim.profile.period)
                         : (sim.foretold + 1) % sim.profile.period;
     bool known = !lost || random_below(&sim.schedule, 2);
-    uint64_t needed_pages = sim.pool->segments.needed_pages * sim.profile.inflation;
+    uint64_t needed_pages[VP_MAX_CARDS];
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++)
+        needed_pages[card] = sim.pool->segments.needed_pages[card] * sim.profile.inflation;
     foresight_note(&sim.pool->move.foresight, known, known ? sim.profile.period : 0, sim.foretold,
                    op->request.touches, op->request.count, needed_pages);
 }

@@ -1,16 +1,20 @@
 /* Who leaves where it is foretold what will be used when: the one whose use is furthest, and small
- * ones only long after large ones. */
+ * ones only long after large ones. Each card's room is planned by what is needed there. */
+#include <string.h>
+
 #include "move_fixture.h"
 
-enum { CHUNK = 8, OPS = 40, PERIOD = 1, FIRST_USE = 10, SECOND_USE = 30 };
+enum { CHUNK = 8, OPS = 40, PERIOD = 1, FIRST_USE = 10, SECOND_USE = 30, GROWN = 5 };
 
-static uint32_t at; /* operations so far */
+static uint32_t at;       /* operations so far */
+static int64_t growth[2]; /* pages that the cards need more at GROWN than before and after it */
 
 static int begin_foretold(void **state)
 {
     begin_cut(CHUNK, 2 * CHUNK, 8 * CHUNK);
     assert_int_equal(foresight_create(&move.foresight, &segments), VP_OK);
     at = 0;
+    memset(growth, 0, sizeof growth);
     return 0;
 }
 
@@ -28,7 +32,11 @@ static void pass_until(uint32_t op, struct segment *first, struct segment *secon
         uint32_t now = at++ % OPS;
         struct segment *used = now == FIRST_USE ? first : now == SECOND_USE ? second : NULL;
         struct move_touch touch = {.segment = used};
-        foresight_note(&move.foresight, PERIOD, OPS, now, &touch, used != NULL, 0);
+        uint64_t needed[VP_MAX_CARDS];
+        memcpy(needed, segments.needed_pages, sizeof needed);
+        for (unsigned card = 0; card < 2 && now == GROWN; card++)
+            needed[card] += (uint64_t)growth[card];
+        foresight_note(&move.foresight, PERIOD, OPS, now, &touch, used != NULL, needed);
     } while (at % OPS != op);
 }
 
@@ -107,6 +115,119 @@ static void of_those_not_used_again_the_older_leaves(void **state)
     assert_ptr_equal(who_leaves(), small);
 }
 
+/* ---- Two cards ---- */
+
+enum { CARD_PAGES = 4 * CHUNK };
+
+static unsigned other_home;
+
+static int begin_two(void **state)
+{
+    begin_cut(CHUNK, CARD_PAGES, 8 * CHUNK);
+    other_home = frame_place_add(&frames, "card1", VP_PLACE_CARD, 1, CARD_PAGES);
+    move.home[1] = other_home;
+    move.refuge[1][0] = host;
+    move.refuges[1] = 1;
+    move.reserve_pages = 1;
+    move.policy = VP_POLICY_PLAN;
+    assert_int_equal(foresight_create(&move.foresight, &segments), VP_OK);
+    at = 0;
+    memset(growth, 0, sizeof growth);
+    return 0;
+}
+
+static struct segment *take_on(unsigned card, unsigned pages)
+{
+    struct segment *segment;
+    assert_int_equal(segment_take(&segments, card, pages * PAGE, &segment), VP_OK);
+    return segment;
+}
+
+/* Fills card 0; the one that it makes leave for that is returned. */
+static struct segment *overflow(struct segment *full[4])
+{
+    struct segment *gone = take_on(0, CHUNK);
+    run(gone);
+    for (unsigned i = 0; i < 4; i++) run(full[i] = take_on(0, CHUNK));
+    assert_int_equal(state_of(gone), CHUNK_ABSENT);
+    return gone;
+}
+
+static void die(struct segment *segment)
+{
+    segment_rest(&segments, segment);
+    move_forget_dead(&move, segment);
+}
+
+/* Does all that is to be done ahead of need. */
+static void move_ahead(void)
+{
+    struct move_action action;
+    while (move_next(&move, MOVE_WORKER_MAPS, &action)) {
+        succeed(&action);
+        copies_end();
+    }
+}
+
+/* Whether what left card 0 has come home ahead of its use, once three chunks' worth of room is
+ * there; card `card` needs a card's worth more before that use. */
+static bool comes_home(unsigned card)
+{
+    struct segment *full[4], *gone = overflow(full);
+    run(take_on(1, CHUNK));
+    for (unsigned i = 0; i < 3; i++) die(full[i]);
+    growth[card] = CARD_PAGES;
+    for (unsigned turn = 0; turn < 3; turn++) pass_until(0, gone, full[3]);
+    assert_true(move_looks_ahead(&move));
+    move_ahead();
+    return move_chunk_is_home(&move, &gone->chunks[0]);
+}
+
+static void room_that_the_card_will_need_is_kept(void **state)
+{
+    assert_false(comes_home(0));
+}
+
+static void room_that_another_card_will_need_is_not_kept(void **state)
+{
+    assert_true(comes_home(1));
+}
+
+/* One leaves card 0 ahead, since more will be needed there: also where another card needs less. */
+static void what_another_card_gives_up_is_no_room(void **state)
+{
+    struct segment *full[4], *other = take_on(1, 2 * CHUNK);
+    overflow(full);
+    run(other);
+    die(full[2]); /* so there is room for now */
+    growth[0] = 2 * CHUNK;
+    growth[1] = -2 * CHUNK;
+    for (unsigned turn = 0; turn < 3; turn++) pass_until(0, full[0], full[1]);
+    struct move_action action;
+    while (move_next(&move, MOVE_WORKER_COPIES, &action) && action.kind == MOVE_DO_MAKE)
+        succeed(&action); /* where it goes */
+    assert_int_equal(action.kind, MOVE_DO_COPY);
+    assert_int_equal(action.from->place, home);
+}
+
+/* What is held on one card need not keep the others' memory from coming. */
+static void what_one_card_demands_holds_up_no_other(void **state)
+{
+    struct segment *full[4], *gone = overflow(full), *busy = take_on(1, CARD_PAGES);
+    run(busy);
+    use(busy);
+    for (unsigned i = 0; i < 3; i++) die(full[i]);
+    for (unsigned turn = 0; turn < 3; turn++) pass_until(0, gone, full[3]);
+    struct operation op = on(take_on(1, CHUNK));
+    op.request.cards = 1u << 1;
+    assert_int_equal(ask(&op), MOVE_HELD);
+    assert_false(list_empty(&move.wanted));
+    move_ahead();
+    assert_true(move_chunk_is_home(&move, &gone->chunks[0]));
+    move_abandon(&move, &op.request);
+}
+
+#define TWO(name)      cmocka_unit_test_setup_teardown(name, begin_two, end_foretold)
 #define FORETOLD(name) cmocka_unit_test_setup_teardown(name, begin_foretold, end_foretold)
 
 int main(void)
@@ -118,6 +239,10 @@ int main(void)
         FORETOLD(a_small_one_leaves_where_its_use_is_much_further),
         FORETOLD(a_small_one_leaves_once_it_is_not_used_again),
         FORETOLD(of_those_not_used_again_the_older_leaves),
+        TWO(room_that_the_card_will_need_is_kept),
+        TWO(room_that_another_card_will_need_is_not_kept),
+        TWO(what_another_card_gives_up_is_no_room),
+        TWO(what_one_card_demands_holds_up_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* What is foretold of memory in a repeating program. */
+#include <string.h>
+
 #include "test.h"
 
 #include "move/foresight.h"
@@ -10,6 +12,7 @@ static struct order order;
 static struct segments segments;
 static struct foresight foresight;
 static uint32_t at; /* operations so far */
+static uint64_t needed[VP_MAX_CARDS];
 
 static int begin(void **state)
 {
@@ -18,6 +21,7 @@ static int begin(void **state)
     segments_create(&segments, &space, &order, 4);
     assert_int_equal(foresight_create(&foresight, &segments), VP_OK);
     at = 0;
+    memset(needed, 0, sizeof needed);
     return 0;
 }
 
@@ -30,11 +34,16 @@ static int end(void **state)
     return 0;
 }
 
-static struct segment *take(void)
+static struct segment *take_on(unsigned card)
 {
     struct segment *segment;
-    assert_int_equal(segment_take(&segments, 0, PAGE, &segment), VP_OK);
+    assert_int_equal(segment_take(&segments, card, PAGE, &segment), VP_OK);
     return segment;
+}
+
+static struct segment *take(void)
+{
+    return take_on(0);
 }
 
 /* The next operation of the step touches these, up to a NULL. */
@@ -47,7 +56,7 @@ static void touch(struct segment *a, struct segment *b, struct segment *c)
         touches[count] = (struct move_touch){.segment = all[count]};
         count++;
     }
-    foresight_note(&foresight, PERIOD, OPS, at++ % OPS, touches, count, 0);
+    foresight_note(&foresight, PERIOD, OPS, at++ % OPS, touches, count, needed);
 }
 
 static void touch_nothing_to_the_end(void)
@@ -154,6 +163,55 @@ static void memory_that_died_is_no_stray(void **state)
     }
 }
 
+/* What a step needs on three cards, of which one comes into use only in the second turn. */
+static uint64_t needed_of(unsigned card, uint32_t op, bool all)
+{
+    switch (card) {
+    case 0: return 100 + op;
+    case 2: return 7 * op;
+    case 5: return all ? 40 - op : 0;
+    default: return 0;
+    }
+}
+
+static void a_turn_that_needs(bool all)
+{
+    do {
+        for (unsigned card = 0; card < VP_MAX_CARDS; card++)
+            needed[card] = needed_of(card, at % OPS, all);
+        touch(NULL, NULL, NULL);
+    } while (at % OPS);
+}
+
+static void what_a_card_needs_is_foretold_without_the_others(void **state)
+{
+    take_on(0);
+    take_on(2);
+    a_turn_that_needs(false);
+    take_on(5);
+    a_turn_that_needs(true);
+    assert_true(foresight_sees(&foresight));
+    for (uint32_t i = 1; i <= 2 * OPS; i++)
+        for (unsigned card = 0; card < VP_MAX_CARDS; card++)
+            assert_int_equal(foresight_needed_pages(&foresight, card, i),
+                             needed_of(card, (i - 1) % OPS, true));
+}
+
+/* Nor does a card take memory that nothing was ever needed on. */
+static void only_cards_in_use_have_a_row(void **state)
+{
+    take_on(3);
+    a_turn_that_needs(false);
+    a_turn_that_needs(false);
+    assert_null(foresight.following->needed_pages[0]);
+    assert_null(foresight.following->needed_pages[3]); /* in use, but nothing is needed there */
+    take_on(2);
+    a_turn_that_needs(false);
+    assert_non_null(foresight.following->needed_pages[2]);
+    assert_int_equal(foresight_needed_pages(&foresight, 2, 3), needed_of(2, 2, false));
+    assert_int_equal(foresight_needed_pages(&foresight, 0, 3), 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -165,6 +223,8 @@ int main(void)
         CASE(one_more_in_front_shifts_nothing),
         CASE(a_stray_address_changes_nothing),
         CASE(memory_that_died_is_no_stray),
+        CASE(what_a_card_needs_is_foretold_without_the_others),
+        CASE(only_cards_in_use_have_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,6 +247,24 @@ static void blocks_behave_like_a_list(void **state)
     assert_int_equal(in_chunks, live);
 }
 
+/* ---- What is needed ---- */
+
+static void what_is_needed_is_counted_for_each_card(void **state)
+{
+    struct segment *whole = take(0, 2 * CHUNK), *parts = take(3, 2 * CHUNK);
+    assert_int_equal(segments.cards, 1u << 0 | 1u << 3);
+    segment_note_alive(&segments, parts, parts->base, PAGE);
+    assert_true(segments_are_valid(&segments));
+    assert_int_equal(segments.needed_pages[0], 2 * CHUNK_PAGES);
+    assert_int_equal(segments.needed_pages[3], CHUNK_PAGES); /* of one chunk as a whole */
+    rest(whole);
+    assert_int_equal(segments.needed_pages[0], 0);
+    assert_int_equal(segments.needed_pages[3], CHUNK_PAGES);
+    segment_note_dead(&segments, parts, parts->base, PAGE);
+    assert_true(segments_are_valid(&segments));
+    assert_int_equal(segments.needed_pages[3], 0);
+}
+
 /* ---- Former owners ---- */
 
 static void the_next_owner_waits_for_the_last(void **state)
@@ -301,6 +319,7 @@ int main(void)
         CASE(only_what_was_alive_dies),
         CASE(notes_end_with_the_segment),
         CASE(blocks_behave_like_a_list),
+        CASE(what_is_needed_is_counted_for_each_card),
         CASE(the_next_owner_waits_for_the_last),
         CASE(segments_are_listed_by_what_is_at_home),
     };
