@@ -1,60 +1,67 @@
 /* What lies in memory, as far as the pool asks: whether it has changed. The emulator carries no
- * data here, so each page has the number of the operation that wrote it last, and the digest of a
- * chunk is made of its pages' numbers. Operations write when they run, as the data they stand for
+ * data here, so each 4 KiB have the number of the operation that wrote them last, and a digest is
+ * made of these numbers. Operations write when they run, as the data they stand for
  * would: all blocks that are born in a step, and persistent ones where an optimizer updates them
  * (step_guess_access).
  *
  * Nobody asks what lies elsewhere than at home: frames have no contents of their own. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/digest.h"
 #include "base/random.h"
 #include "replay.h"
 
-static uint32_t *written; /* by page of the pool's addresses */
+enum { GRAIN_SHIFT = 12 };
+
+static uint32_t *written; /* by so many bytes of the pool's addresses */
+static uint64_t written_bytes;
 static uint32_t write_number;
 
 void replay_content_write(const struct replay_uses *uses)
 {
     const struct space *space = &replay.pool->space;
-    if (!written) written = calloc(space->bytes >> space->page_shift, sizeof *written);
-    if (!written) abort();
+    if (!written) {
+        written_bytes = (space->bytes >> GRAIN_SHIFT) * sizeof *written;
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        written = mmap(NULL, written_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (written == MAP_FAILED) abort();
+    }
     write_number++;
     for (uint32_t i = 0; i < uses->count; i++) {
         if (!uses->part[i].writes) continue;
         uint64_t first = uses->part[i].address - space->base;
         uint64_t last = first + uses->part[i].bytes - 1;
-        for (uint64_t page = first >> space->page_shift; page <= last >> space->page_shift; page++)
-            written[page] = write_number;
+        for (uint64_t grain = first >> GRAIN_SHIFT; grain <= last >> GRAIN_SHIFT; grain++)
+            written[grain] = write_number;
     }
 }
 
-static bool lies_at(const struct chunk *chunk, vp_addr address)
-{
-    return chunk_address(chunk) == address || (chunk->frame && chunk->frame->alias == address);
-}
-
-/* The chunk that lies there, or is reached there through an alias. */
-static const struct chunk *chunk_at(vp_addr address)
+/* The pool's address of what lies there, in a chunk or through an alias; 0: nothing of the pool. */
+static vp_addr home_of(vp_addr address)
 {
     list_each(node, &replay.pool->segments.all)
     {
         const struct segment *segment = list_entry(node, struct segment, all);
         if (segment->state == SEGMENT_BARE) continue;
-        for (uint32_t i = 0; i < segment->chunk_count; i++)
-            if (lies_at(&segment->chunks[i], address)) return &segment->chunks[i];
+        for (uint32_t i = 0; i < segment->chunk_count; i++) {
+            const struct chunk *chunk = &segment->chunks[i];
+            vp_addr home = chunk_address(chunk), alias = chunk->frame ? chunk->frame->alias : 0;
+            uint64_t bytes = chunk_bytes(&replay.pool->segments, chunk);
+            if (address - home < bytes) return address;
+            if (alias && address - alias < bytes) return home + (address - alias);
+        }
     }
-    return NULL;
+    return 0;
 }
 
-static struct digest digest_of(const struct chunk *chunk)
+static struct digest digest_of(vp_addr address, uint64_t bytes)
 {
     struct digest digest = {{0}};
-    const struct space *space = &replay.pool->space;
-    uint64_t page = (chunk_address(chunk) - space->base) >> space->page_shift;
-    for (uint32_t i = 0; written && i < chunk->pages; i++) {
-        struct random random = {digest.word[0] ^ written[page + i]};
+    uint64_t first = address - replay.pool->space.base, last = first + bytes - 1;
+    for (uint64_t i = first >> GRAIN_SHIFT; written && i <= last >> GRAIN_SHIFT; i++) {
+        struct random random = {digest.word[0] ^ written[i]};
         digest.word[0] = random_next(&random);
     }
     return digest;
@@ -66,13 +73,12 @@ static void run(struct emu_block *b)
     uint64_t data = emu_param_u64(b, 0), units = emu_param_u64(b, 1);
     struct digest *parts = (struct digest *)(uintptr_t)emu_param_u64(b, 2);
     struct digest_seeds seeds = {{emu_param_u64(b, 3), emu_param_u64(b, 4)}};
-    const struct chunk *chunk =
-        data >= EMU_ADDRESS_FIRST && data < EMU_ADDRESS_END ? chunk_at(data) : NULL;
+    vp_addr home = data >= EMU_ADDRESS_FIRST && data < EMU_ADDRESS_END ? home_of(data) : 0;
     for (uint64_t block = b->first; block < b->last; block++) {
         uint64_t first, last;
         memset(&parts[block], 0, sizeof parts[block]);
         digest_block_units(units, block, &first, &last);
-        if (chunk && block == 0) parts[block] = digest_of(chunk);
+        if (home && block == 0) parts[block] = digest_of(home, units * DIGEST_UNIT_BYTES);
         if (data < EMU_ADDRESS_FIRST) /* host memory: the pool's trial */
             digest_add_units(&parts[block], &seeds, first,
                              (const char *)(uintptr_t)data + first * DIGEST_UNIT_BYTES,
@@ -93,6 +99,6 @@ void replay_content_begin(void)
 
 void replay_content_end(void)
 {
-    free(written);
+    if (written) munmap(written, written_bytes);
     written = NULL;
 }

@@ -407,6 +407,21 @@ struct block *segment_block_at(const struct segment *segment, vp_addr address)
     return &segment->blocks[at - 1];
 }
 
+struct span chunk_live_span(const struct segments *segments, const struct chunk *chunk)
+{
+    const struct segment *segment = chunk->segment;
+    struct span all = {0, (uint32_t)chunk_bytes(segments, chunk)};
+    if (!segment->noted || segment->unlisted || chunk->live_bytes == 0) return all;
+    vp_addr base = chunk_address(chunk), end = base + all.bytes;
+    uint32_t first = block_index(segment, base), last = block_index(segment, end - 1);
+    if (first > 0 && segment->blocks[first - 1].end > base) first--;
+    if (first >= last) return all;
+    vp_addr low = segment->blocks[first].start, high = segment->blocks[last - 1].end;
+    uint64_t start = low > base ? (low - base) / DIGEST_UNIT_BYTES * DIGEST_UNIT_BYTES : 0;
+    uint64_t stop = high < end ? units_round_up(high - base, DIGEST_UNIT_BYTES) : all.bytes;
+    return (struct span){(uint32_t)start, (uint32_t)(stop - start)};
+}
+
 bool segment_reach(const struct segment *segment, vp_addr address, uint32_t *first, uint32_t *last)
 {
     *first = 0;

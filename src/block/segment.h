@@ -54,17 +54,23 @@ enum standing {
     STANDINGS,
 };
 
+/* A part of a chunk. */
+struct span {
+    uint32_t start, bytes; /* from the chunk's address */
+};
+
 struct chunk {
     struct segment *segment;
     struct frame *frame;
     struct frame *other;
     struct frame *backup; /* at home: where it came from, laid by (move/backup.h) */
     struct digest digest;
-    uint64_t left_at;    /* when it was last sent away, and */
-    uint64_t kept_at;    /* when it was last copied early, in operations (move/foresight.h) */
-    uint64_t ticket;     /* of the copy under way, in its lane; 0: not queued yet */
-    uint64_t live_bytes; /* of blocks in it, where they are noted */
-    uint32_t index;      /* within the segment */
+    struct span digest_span; /* what it is of */
+    uint64_t left_at;        /* when it was last sent away, and */
+    uint64_t kept_at;        /* when it was last copied early, in operations (move/foresight.h) */
+    uint64_t ticket;         /* of the copy under way, in its lane; 0: not queued yet */
+    uint64_t live_bytes;     /* of blocks in it, where they are noted */
+    uint32_t index;          /* within the segment */
     uint16_t pages;
     uint16_t pins; /* operations that assemble what they need, it among that */
     uint8_t lane;
@@ -125,13 +131,14 @@ struct segment {
     uint64_t used_last;  /* when it was touched last; 0: not in a known period */
     uint32_t touch_last; /* its entry there */
     /* Whether it is found as it was when it leaves (move/backup.h): */
-    uint32_t unchecked; /* chunks to leave unchecked from now on */
-    uint8_t doubt;      /* found changed so often in a row */
-    bool proven;        /* not so, last time */
-    bool captured;      /* used by what does not pass through us: stays mapped where it is, */
-    bool fixed;         /* for good, */
-    uint32_t keepers;   /* or until so many objects of the program's have ended (pool/keep.c); */
-    uint64_t kept_by;   /* the last of them */
+    uint32_t unchecked;  /* chunks to leave unchecked from now on */
+    uint8_t doubt;       /* found changed so often in a row */
+    bool proven;         /* not so, last time */
+    uint8_t free_leaves; /* so many in a row cost no copy, nor an early one */
+    bool captured;       /* used by what does not pass through us: stays mapped where it is, */
+    bool fixed;          /* for good, */
+    uint32_t keepers;    /* or until so many objects of the program's have ended (pool/keep.c); */
+    uint64_t kept_by;    /* the last of them */
     struct chunk *chunks;
     struct list age;   /* LIVE and RESTING: in its card's list by last use, `age` or `away` */
     struct list shelf; /* RESTING: by size; BARE: by range */
@@ -150,6 +157,7 @@ struct outlook {
     uint8_t has;           /* bit i: it has chunks of enum standing i */
     bool will_die;         /* what lives there now dies before the next use */
     bool has_died;         /* what lived there at the last use is dead */
+    bool clean;            /* it leaves without a copy, as a rule */
     bool small;            /* so small that the calls to move it take more time than the copies */
 };
 
@@ -262,6 +270,10 @@ static inline struct outlook *segment_outlook(const struct segments *segments,
 {
     return &segments->outlooks[segment->card].of[segment->outlook];
 }
+
+/* The smallest part of the chunk that holds all that lives in it, in whole digest units; all of it
+ * where that is not known, or nothing. */
+struct span chunk_live_span(const struct segments *segments, const struct chunk *chunk);
 
 /* Counts the chunk anew: its state, its place, or whether it is live has changed. */
 void segment_count_standing(struct segments *segments, struct chunk *chunk);

@@ -7,8 +7,9 @@
 enum {
     DOUBT_MOST = 6,
     TRUST_MOST = 16,
-    PROBES = 64, /* chunks whose backups are dear before any was found to be of use */
-    SPARSE = 32, /* where hardly any is of use, one in so many is tried */
+    PROBES = 64,     /* chunks whose backups are dear before any was found to be of use */
+    FREE_LEAVES = 2, /* after which the next is expected to be free too */
+    SPARSE = 32,     /* where hardly any is of use, one in so many is tried */
 };
 
 static bool may_help(const struct move *move, const struct chunk *chunk)
@@ -52,7 +53,7 @@ struct frame *backup_take(struct move *move, struct chunk *chunk, bool *check)
     if (chunk->backup && refuge_keeps_mapped(move, chunk) &&
         !refuge_is_usable(move, chunk->segment->card, chunk->backup->place))
         backup_lose(move, chunk);
-    *check = chunk->backup && chunk->digested && (chunk->early || may_help(move, chunk));
+    *check = backup_tells(move, chunk) && (chunk->early || may_help(move, chunk));
     if (!*check) chunk->digested = false;
     return chunk->backup ? frame_recover(move->frames, &chunk->backup) : NULL;
 }
@@ -76,4 +77,14 @@ void backup_note(struct move *move, struct chunk *chunk, bool unchanged)
     if (segment->doubt < DOUBT_MOST) segment->doubt++;
     if (segment->doubt > 1) segment->unchecked = 1u << segment->doubt;
     if (move->trust > -TRUST_MOST) move->trust--;
+}
+
+void backup_note_leave(struct move *move, struct chunk *chunk, bool free)
+{
+    struct segment *segment = chunk->segment;
+    if (!free)
+        segment->free_leaves = 0;
+    else if (segment->free_leaves < FREE_LEAVES)
+        segment->free_leaves++;
+    segment_outlook(move->segments, segment)->clean = segment->free_leaves == FREE_LEAVES;
 }

@@ -22,6 +22,14 @@ static inline bool backup_is_trusted(const struct chunk *chunk)
     return chunk->backup && chunk->segment->proven && !chunk->segment->unchecked;
 }
 
+/* Whether the digest of the chunk's backup is of what lives in the chunk now. */
+static inline bool backup_tells(const struct move *move, const struct chunk *chunk)
+{
+    if (!chunk->backup || !chunk->digested) return false;
+    struct span now = chunk_live_span(move->segments, chunk), then = chunk->digest_span;
+    return now.start == then.start && now.bytes == then.bytes;
+}
+
 /* The chunk is at home, and `frame` is not needed any more: it becomes the backup where the chunk's
  * digest is that of what it holds, else it is given back. */
 void backup_keep(struct move *move, struct chunk *chunk, struct frame *frame);
@@ -32,6 +40,9 @@ struct frame *backup_take(struct move *move, struct chunk *chunk, bool *check);
 
 /* The chunk is not at home any more, or empty: lets the backup go, if there is one. */
 void backup_lose(struct move *move, struct chunk *chunk);
+
+/* The chunk left; `free`: without a copy, and none was made ahead of that. */
+void backup_note_leave(struct move *move, struct chunk *chunk, bool free);
 
 /* What came of a check. */
 void backup_note(struct move *move, struct chunk *chunk, bool unchanged);

@@ -19,6 +19,7 @@
 enum {
     IN_FLIGHT = 4,     /* copies in, queued at once: enough to keep the link busy */
     EARLY_OPS = 16,    /* who is used or leaves sooner is not copied early */
+    CLEAN_PART = 12,   /* who leaves for nothing goes first if it is not used for so long */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
     DEAD_WAITS = 2000, /* looks in a row, some 0.1 s */
     /* Room kept free of forecasts, for sizes that do not fit and for errors, in reserves. What
@@ -85,11 +86,16 @@ struct furthest {
     uint64_t busy_pages;
 };
 
-/* The higher, the better it leaves: by the next use, but the room that a small one gives costs more
- * time (moving 2 MiB there and back takes some 0.5 ms of calls, 64 MiB some 3 ms in all). */
-static uint32_t rank_of(const struct outlook *outlook, uint32_t ahead)
+/* The higher, the better it leaves: by the next use. But what is found as it came, and so leaves
+ * without a copy, goes before what has to be copied, unless it is used soon; and the room that a
+ * small one gives costs more time (moving 2 MiB there and back takes some 0.5 ms of calls, 64 MiB
+ * some 3 ms in all). */
+static uint32_t rank_of(const struct move *move, const struct outlook *outlook, uint32_t ahead)
 {
-    return outlook->small && ahead != UINT32_MAX ? ahead / SMALL_SOONER : ahead;
+    uint32_t period = move->foresight.following->op_count;
+    if (ahead == UINT32_MAX) return ahead;
+    if (outlook->small) return ahead / SMALL_SOONER;
+    return outlook->clean && ahead > period / CLEAN_PART ? period + ahead : ahead;
 }
 
 /* Whether those that chose so far would rather have this one. */
@@ -119,7 +125,7 @@ static void consider(struct move *move, const struct outlook *outlook, enum stan
     }
     furthest->chunk = chunk;
     furthest->ahead = ahead;
-    furthest->rank = rank_of(outlook, ahead);
+    furthest->rank = rank_of(move, outlook, ahead);
 }
 
 /* STANDING_LIVE or STANDING_DEAD. What dies before its next use does not leave, if live. */
@@ -132,7 +138,7 @@ static struct furthest find_furthest(struct move *move, unsigned card, enum stan
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
         if (!may_leave(outlook, standing)) continue;
-        uint32_t rank = rank_of(outlook, foresight_ahead_at(&move->foresight, outlook));
+        uint32_t rank = rank_of(move, outlook, foresight_ahead_at(&move->foresight, outlook));
         if (best && (rank < best_rank ||
                      (rank == best_rank && outlook->segment->aged >= best->segment->aged)))
             continue;
@@ -146,7 +152,7 @@ static struct furthest find_furthest(struct move *move, unsigned card, enum stan
         const struct outlook *outlook = &outlooks->of[i];
         if (!may_leave(outlook, standing)) continue;
         uint32_t ahead = foresight_ahead_at(&move->foresight, outlook);
-        if (is_further(&furthest, outlook, rank_of(outlook, ahead)))
+        if (is_further(&furthest, outlook, rank_of(move, outlook, ahead)))
             consider(move, outlook, standing, ahead, &furthest);
     }
     return furthest;
@@ -336,7 +342,8 @@ static struct chunk *find_early(struct move *move, unsigned card)
             struct chunk *chunk = &segment->chunks[i];
             bool may = move_chunk_is_home(move, chunk) && chunk_is_live(chunk) && !chunk->wanted &&
                        !chunk->pins;
-            if (!may || !leaves_again(move, chunk, &ahead) || ahead >= least) continue;
+            if (!may) continue;
+            if (!leaves_again(move, chunk, &ahead) || ahead >= least) continue;
             if (!policy_segment_is_idle(move, segment)) break;
             found = chunk;
             least = ahead;

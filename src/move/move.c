@@ -177,6 +177,7 @@ static void copy_done(struct move *move, const struct move_action *action,
         chunk->digested = result->digested;
         if (result->digested) chunk->digest = result->digest;
         chunk->unchanged = result->unchanged;
+        if (leaves) backup_note_leave(move, chunk, result->unchanged && !action->paid);
         copy_queued(move, action, false);
         if (!result->unchanged) move->counts.out_bytes += action->bytes;
         move->counts.clean_drops += leaves && result->unchanged;

@@ -86,9 +86,11 @@ struct move_action {
     uint64_t bytes;
     struct frame *from, *to;
     bool mapped;
-    bool digest; /* one is wanted: MAP, of what was copied in; COPY, of what is copied */
-    bool check;  /* COPY: nothing is copied if what is at home has this digest: */
+    bool digest;      /* one is wanted: MAP, of what was copied in; COPY, of what is copied; */
+    struct span span; /* but only of this, all that lives */
+    bool check;       /* COPY: nothing is copied if what is at home has this digest: */
     struct digest expected;
+    bool paid;     /* that was an early copy's */
     bool stocks;   /* MAKE: ahead of need (move/stock.h) */
     bool gives;    /* RELEASE: the driver is to have its memory (move/owed.h) */
     bool may_copy; /* asked for: whoever carries it out copies out himself, and waits for that */

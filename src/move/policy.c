@@ -137,6 +137,7 @@ void policy_start_copy(struct move *move, struct chunk *chunk, enum move_event e
     chunk->recalled = false;
     chunk->unchanged = false;
     action->expected = chunk->digest;
+    action->span = chunk->digest_span = chunk_live_span(move->segments, chunk);
     chunk_change(move, chunk, event, chunk->frame, target);
     action->kind = MOVE_DO_COPY;
     name_chunk(move, action, chunk);
@@ -162,6 +163,7 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
         policy_leave_lane(move, action);
         return found;
     }
+    action->paid = chunk->early;
     chunk->early = false;
     chunk->left_at = move->foresight.clock;
     policy_start_copy(move, chunk, MOVE_LEAVE, target, action);
@@ -175,7 +177,7 @@ bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_actio
     unsigned card = chunk->segment->card;
     if (!chunk->backup && !refuge_is_to_spare(move, chunk)) return false;
     if (!policy_take_lane_out(move, action, card)) return false;
-    action->check = chunk->backup && chunk->digested;
+    action->check = backup_tells(move, chunk);
     struct frame *target = chunk->backup ? frame_recover(move->frames, &chunk->backup)
                                          : refuge_find(move, chunk, false, action, &found);
     if (!target) {
@@ -317,6 +319,7 @@ void policy_start_map(struct move *move, struct chunk *chunk, struct frame *to,
     action->to = to;
     action->from = chunk->frame && chunk->frame != to ? chunk->frame : NULL;
     action->digest = action->from && !chunk->digested && backup_is_worth(move, chunk);
+    if (action->digest) action->span = chunk->digest_span = chunk_live_span(move->segments, chunk);
     chunk_change(move, chunk, MOVE_MAP, chunk->frame, to);
 }
 

@@ -317,8 +317,8 @@ static CUresult queue_copy(vp_pool *pool, const struct move_action *action,
     vp_addr to = reach(action, action->to), from = reach(action, action->from);
     CUresult result = pool->driver->cuMemcpyAsync(to, from, action->bytes, lane->stream);
     if (result != CUDA_SUCCESS) return result;
-    queued->digested =
-        action->digest && digest_queue(pool, action->lane, action->ticket, to, action->bytes);
+    queued->digested = action->digest && digest_queue(pool, action->lane, action->ticket,
+                                                      to + action->span.start, action->span.bytes);
     record_end(pool, action);
     return CUDA_SUCCESS;
 }
@@ -345,8 +345,8 @@ static CUresult wait_for_lane(vp_pool *pool, const struct move_action *action)
 /* Whether what is to leave is still what lies in its backup. */
 static void check(vp_pool *pool, const struct move_action *action, struct move_result *result)
 {
-    vp_addr from = reach(action, action->from);
-    if (!digest_queue(pool, action->lane, action->ticket, from, action->bytes)) return;
+    vp_addr from = reach(action, action->from) + action->span.start;
+    if (!digest_queue(pool, action->lane, action->ticket, from, action->span.bytes)) return;
     if (wait_for_lane(pool, action) != CUDA_SUCCESS) {
         pool_drain_stream(pool, pool->lanes[action->lane].stream);
         return;

@@ -67,6 +67,27 @@ static void what_has_changed_is_copied(void **state)
     assert_memory_equal(&segment->chunks[0].digest, &other_digest, sizeof other_digest);
 }
 
+/* Beside what lives, allocators keep things for a moment. */
+static void what_died_since_does_not_count(void **state)
+{
+    move.digests = 1;
+    struct segment *segment = take(1);
+    segment_note_alive(&segments, segment, segment->base, 1024);
+    run(segment);
+    for (unsigned i = 0; i < HOME_PAGES; i++) run(take(1));
+    run(segment);
+    segment_note_alive(&segments, segment, segment->base + 2048, 512);
+    segment_note_dead(&segments, segment, segment->base + 2048, 512);
+    struct move_action copy = send_away(segment);
+    assert_true(copy.check);
+    assert_int_equal(copy.span.start, 0);
+    assert_int_equal(copy.span.bytes, 1024);
+    done(&copy, (struct move_result){.recalled = true, .intact = true});
+    segment_note_alive(&segments, segment, segment->base + 2048, 512); /* it lives: it is new */
+    copy = send_away(segment);
+    assert_false(copy.check);
+}
+
 static void a_check_broken_off_leaves_the_backup(void **state)
 {
     struct segment *segment = come_back();
@@ -210,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(what_is_found_as_it_came_is_not_copied),
         CASE(what_has_changed_is_copied),
+        CASE(what_died_since_does_not_count),
         CASE(a_check_broken_off_leaves_the_backup),
         CASE(a_change_found_in_vain_ends_the_backup),
         CASE(backups_give_way),

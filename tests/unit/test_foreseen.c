@@ -2,6 +2,7 @@
  * ones only long after large ones. Each card's room is planned by what is needed there. */
 #include <string.h>
 
+#include "move/backup.h"
 #include "move_fixture.h"
 
 enum { CHUNK = 8, OPS = 40, PERIOD = 1, FIRST_USE = 10, SECOND_USE = 30, GROWN = 5 };
@@ -104,6 +105,38 @@ static void a_small_one_leaves_once_it_is_not_used_again(void **state)
     assert_int_equal(foresight_ahead(&move.foresight, small), UINT32_MAX);
     assert_int_equal(foresight_ahead(&move.foresight, large), OPS + FIRST_USE - SECOND_USE);
     assert_ptr_equal(who_leaves(), small);
+}
+
+/* Both times that it left it was found as it came. */
+static void make_clean(struct segment *segment)
+{
+    for (unsigned i = 0; i < 2; i++) backup_note_leave(&move, segment->chunks, true);
+}
+
+static void what_leaves_without_a_copy_goes_first(void **state)
+{
+    struct segment *clean = take(CHUNK), *later = take(CHUNK);
+    learn(clean, later);
+    make_clean(clean);
+    assert_ptr_equal(who_leaves(), clean);
+}
+
+static void but_not_where_it_is_used_soon(void **state)
+{
+    struct segment *clean = take(CHUNK), *later = take(CHUNK);
+    learn(clean, later);
+    make_clean(clean);
+    pass_until(FIRST_USE - 2, clean, later);
+    assert_ptr_equal(who_leaves(), later);
+}
+
+static void what_was_copied_once_more_is_clean_no_more(void **state)
+{
+    struct segment *written = take(CHUNK), *later = take(CHUNK);
+    learn(written, later);
+    make_clean(written);
+    backup_note_leave(&move, written->chunks, false);
+    assert_ptr_equal(who_leaves(), later);
 }
 
 static void of_those_not_used_again_the_older_leaves(void **state)
@@ -238,6 +271,9 @@ int main(void)
         FORETOLD(what_is_larger_than_small_leaves_by_its_use),
         FORETOLD(a_small_one_leaves_where_its_use_is_much_further),
         FORETOLD(a_small_one_leaves_once_it_is_not_used_again),
+        FORETOLD(what_leaves_without_a_copy_goes_first),
+        FORETOLD(but_not_where_it_is_used_soon),
+        FORETOLD(what_was_copied_once_more_is_clean_no_more),
         FORETOLD(of_those_not_used_again_the_older_leaves),
         TWO(room_that_the_card_will_need_is_kept),
         TWO(room_that_another_card_will_need_is_not_kept),

@@ -187,6 +187,32 @@ static void where_blocks_could_not_be_listed_a_pointer_reaches_all(void **state)
     assert_int_equal(last, 3);
 }
 
+static void assert_span(const struct chunk *chunk, uint64_t start, uint64_t end)
+{
+    struct span span = chunk_live_span(&segments, chunk);
+    assert_int_equal(span.start, start);
+    assert_int_equal(span.start + span.bytes, end);
+}
+
+static void what_lives_spans_a_part_of_a_chunk(void **state)
+{
+    struct segment *segment = take(0, 3 * CHUNK);
+    const struct chunk *chunks = segment->chunks;
+    assert_span(&chunks[1], 0, CHUNK); /* nobody says what lives */
+    vp_addr base = segment->base;
+    segment_note_alive(&segments, segment, base + 512, 512);
+    segment_note_alive(&segments, segment, base + CHUNK - 512, CHUNK);
+    assert_span(&chunks[0], 512, CHUNK);
+    assert_span(&chunks[1], 0, CHUNK - 512);
+    assert_span(&chunks[2], 0, CHUNK); /* nothing lives */
+    segment_note_dead(&segments, segment, base + 512, 512);
+    assert_span(&chunks[0], CHUNK - 512, CHUNK);
+    segment_note_alive(&segments, segment, base + 2 * CHUNK + 24, 24); /* in units of 16 bytes */
+    assert_span(&chunks[2], 16, 48);
+    segment->unlisted = true;
+    assert_span(&chunks[2], 0, CHUNK);
+}
+
 static void only_what_was_alive_dies(void **state)
 {
     struct segment *segment = take(0, 4 * CHUNK);
@@ -316,6 +342,7 @@ int main(void)
         CASE(a_segment_counts_as_one_block_until_notes_come),
         CASE(a_pointer_reaches_the_chunks_of_its_block),
         CASE(where_blocks_could_not_be_listed_a_pointer_reaches_all),
+        CASE(what_lives_spans_a_part_of_a_chunk),
         CASE(only_what_was_alive_dies),
         CASE(notes_end_with_the_segment),
         CASE(blocks_behave_like_a_list),
