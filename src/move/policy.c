@@ -349,6 +349,16 @@ static struct move_request *demander(const struct move *move, const struct chunk
     return NULL;
 }
 
+/* The chunk, which is empty, comes into being where it can be used from home. */
+static enum found bear_far(struct move *move, struct chunk *chunk, struct move_action *action)
+{
+    enum found found = FOUND_NOTHING;
+    struct frame *frame = refuge_find(move, chunk, true, action, &found);
+    if (!frame) return found;
+    policy_start_map(move, chunk, frame, action);
+    return FOUND_ACTION;
+}
+
 /* No room at home, and none to be made: the chunk is used where it is, or comes into being
  * elsewhere. */
 static enum found use_in_place(struct move *move, struct chunk *chunk, struct move_action *action)
@@ -374,11 +384,8 @@ static enum found use_in_place(struct move *move, struct chunk *chunk, struct mo
         }
         found = refuge_make_usable(move, chunk, action);
     } else {
-        struct frame *frame = refuge_find(move, chunk, true, action, &found);
-        if (frame) {
-            policy_start_map(move, chunk, frame, action);
-            return FOUND_ACTION;
-        }
+        found = bear_far(move, chunk, action);
+        if (found == FOUND_ACTION) return found;
     }
     if (found == FOUND_NOTHING) found = refuge_clear_way(move, chunk, action);
     if (found == FOUND_NOTHING) { /* what is foretold to die may not: rather that than refuse */
@@ -421,6 +428,10 @@ static enum found make_room(struct move *move, struct chunk *chunk, struct move_
     unsigned card = chunk->segment->card, home = move->home[card];
     uint64_t coming = move->coming_pages[home] + move->frames->place[home].parked_pages;
     if (coming >= policy_wanted_pages(move, card)) return FOUND_BUSY;
+    if (move->policy == VP_POLICY_INPLACE && chunk->state == CHUNK_EMPTY) {
+        enum found far = bear_far(move, chunk, action); /* the dead keep their frames */
+        if (far != FOUND_NOTHING) return far;
+    }
     enum found guest = refuge_send_guest_on(move, card, false, action);
     if (guest != FOUND_NOTHING) return guest;
     if (is_better_far(move, chunk)) {

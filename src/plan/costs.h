@@ -47,7 +47,9 @@ struct plan_costs {
     uint64_t piece_bytes;                        /* of copies out */
     struct machine_call_cost map, unmap, access; /* a frame of the card */
     struct machine_call_cost make, release;      /* the same */
-    double in_place; /* time of a use in place, relative to one copy of the same bytes */
+    /* Time of a use in place, relative to one copy of the same bytes: where the rest of what an
+     * operation needs does not fit, and where everything beyond the card is used so. */
+    double in_place, all_in_place;
 };
 
 /* Costs between card `card` and the places that take what does not fit, nearest first: other cards,

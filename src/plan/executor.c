@@ -201,8 +201,7 @@ static bool prepare(struct executor *executor, uint32_t index)
         item->state = ITEM_HOME;
         return true;
     }
-    bool full = executor_free_bytes(executor) + executor->ready_bytes + executor->pending_bytes <
-                bytes_of(executor, index);
+    bool full = executor_free_bytes(executor) + executor->pending_bytes < bytes_of(executor, index);
     return executor->options.mode == EXECUTOR_INPLACE && full &&
            executor_bear_in_refuge(executor, index) && item->host_mapped;
 }

@@ -67,6 +67,7 @@ void executor_give_host_frame(struct executor *executor, uint32_t index);
 /* A block comes into being where there is no room for it at home: it will live in a refuge, in
  * place. */
 bool executor_bear_in_refuge(struct executor *executor, uint32_t index);
+bool executor_can_bear_in_refuge(struct executor *executor, uint32_t index);
 
 /* Notes whether the item will leave by itself. */
 static inline void promise(struct executor *executor, uint32_t index, bool leaves)

@@ -402,7 +402,12 @@ static uint64_t missed_last(const struct executor *executor)
 static bool next_map(struct executor *executor, struct executor_action *action)
 {
     if (executor->wanted_count && next_wanted(executor, action)) return true;
-    if (wanted_bytes(executor) > executor_free_bytes(executor)) return strip(executor, 0, action);
+    if (wanted_bytes(executor) > executor_free_bytes(executor)) {
+        bool far = executor->options.mode == EXECUTOR_INPLACE &&
+                   executor_can_bear_in_refuge(executor, executor->wanted[0]);
+        if (far) return false; /* who finds no room at home will live there in a moment */
+        return strip(executor, 0, action);
+    }
     if (!looks_ahead(executor)) return false;
     if (executor_free_bytes(executor) < executor->options.spare_bytes &&
         strip(executor, missed_last(executor), action))

@@ -102,6 +102,12 @@ static uint32_t no_in_place(const struct executor *executor)
     return refuges;
 }
 
+bool executor_can_bear_in_refuge(struct executor *executor, uint32_t index)
+{
+    return find_refuge(executor, bytes_of(executor, index), no_in_place(executor)) <
+           EXECUTOR_REFUGES;
+}
+
 bool executor_bear_in_refuge(struct executor *executor, uint32_t index)
 {
     struct executor_item *item = &executor->items[index];

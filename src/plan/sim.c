@@ -278,15 +278,13 @@ static bool start_op(struct sim *sim)
     device->running = true;
     device->start = sim->now;
     device->end = NEVER;
+    bool all = sim->executor.options.mode == EXECUTOR_INPLACE;
+    double factor = all ? sim->costs->all_in_place : sim->costs->in_place;
     for (uint32_t i = 0; i < sim->costs->refuges; i++) {
         uint64_t reads = sim->read_bytes[at * sim->costs->refuges + i];
         uint64_t writes = sim->write_bytes[at * sim->costs->refuges + i];
-        if (reads)
-            start_flow(sim, &sim->flow[i][FLOW_READ], NULL, (double)reads * sim->costs->in_place,
-                       0);
-        if (writes)
-            start_flow(sim, &sim->flow[i][FLOW_WRITE], NULL, (double)writes * sim->costs->in_place,
-                       0);
+        if (reads) start_flow(sim, &sim->flow[i][FLOW_READ], NULL, (double)reads * factor, 0);
+        if (writes) start_flow(sim, &sim->flow[i][FLOW_WRITE], NULL, (double)writes * factor, 0);
         sim->step.traffic[i].in_place_bytes += reads;
         sim->step.in_place_bytes += reads;
     }

@@ -374,6 +374,17 @@ static void in_place_nothing_is_moved(void **state)
     }
     assert_int_equal(move.counts.evictions + move.counts.fetches, 0);
     assert_int_equal(move.counts.in_place, 4); /* two of them, twice */
+    segment_note_alive(&segments, segments_taken[0], segments_taken[0]->base, 512);
+    segment_note_dead(&segments, segments_taken[0], segments_taken[0]->base, 512);
+    struct segment *late = take(1);
+    run(late); /* the dead keep their frames */
+    assert_int_equal(late->chunks[0].frame->place, host);
+    assert_int_equal(segments_taken[0]->chunks[0].frame->place, home);
+    while (frames.place[host].capacity_pages > frames.place[host].used_pages) frame_in(host);
+    struct segment *last = take(1);
+    run(last); /* until there is no room elsewhere */
+    assert_int_equal(last->chunks[0].frame->place, home);
+    assert_null(segments_taken[0]->chunks[0].frame);
 }
 
 static void what_fits_nowhere_is_refused(void **state)

@@ -14,7 +14,8 @@ static void set_costs(struct plan_costs *costs, uint32_t refuges)
                                  .piece_bytes = 32 * MIB,
                                  .map = {1000, 0},
                                  .unmap = {1000, 0},
-                                 .in_place = 1};
+                                 .in_place = 1,
+                                 .all_in_place = 1};
     for (uint32_t i = 0; i < refuges; i++)
         costs->refuge[i] = (struct plan_refuge){
             .place = i + 1,

@@ -18,6 +18,7 @@ static const struct plan_costs plain = {
     .map = {1000, 0},
     .unmap = {1000, 0},
     .in_place = 1,
+    .all_in_place = 1,
 };
 
 static void run(const struct plan_costs *costs, enum executor_mode mode, uint64_t capacity_bytes,
