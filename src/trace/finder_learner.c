@@ -23,9 +23,10 @@ enum {
     CLEAN_SOON = 4,    /* after that part of its length it may become clean */
     EXPLAINS_MORE = 9, /* a longer period is to have so many ninths of equal touches */
     EXPLAINS_LESS = 8,
-    WEIGH_EVERY = 256,
-    RACE_TIMES = 4, /* periods before the length of a lane that races can be told, */
-    SKEW = 8,       /* which is so close to their average */
+    WEIGH_FIRST = 256, /* operations before the lanes are weighed; then twice as many each time, */
+    WEIGH_MOST = 4096, /* up to so many: lanes that do as much take turns within a step */
+    RACE_TIMES = 4,    /* periods before the length of a lane that races can be told, */
+    SKEW = 8,          /* which is so close to their average */
 };
 
 /* What a period is made of: operations that are all equal, all but a few, or in their keys. */
@@ -40,6 +41,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 bool finder_learner_create(struct finder_learner *learner)
 {
     memset(learner, 0, sizeof *learner);
+    learner->weigh_at = WEIGH_FIRST;
     learner->seen = calloc(FINDER_SEEN, sizeof *learner->seen);
     return finder_past_create(&learner->past) && learner->seen;
 }
@@ -361,8 +363,8 @@ static bool keeps_order(const struct finder_learner *learner, uint32_t lane, uin
 }
 
 /* Finds the length of another lane. Where none races, it is the number of its turns in the period;
- * otherwise it takes more periods, so that their average tells, and the closest length that repeats
- * is taken. */
+ * otherwise it takes more periods. Then it is as long as the lead lane's, where two cards do the
+ * same; else the average tells, and the closest length that repeats is taken. */
 static bool find_length(const struct finder_learner *learner, uint32_t lane,
                         const struct finder_candidate *candidate, struct finder_repeat *repeat)
 {
@@ -373,6 +375,7 @@ static bool find_length(const struct finder_learner *learner, uint32_t lane,
         return lane_repeats(past, lane, last, repeat);
     uint32_t periods = repeat->times;
     if (periods < RACE_TIMES) return false;
+    if (lane_repeats(past, lane, candidate->length, repeat)) return true;
     uint32_t count = turns_within(learner, lane, periods * candidate->length);
     uint32_t average = (count + periods / 2) / periods;
     for (uint32_t skew = 0; skew <= SKEW; skew++) {
@@ -571,7 +574,9 @@ struct finder_outlook finder_learner_outlook(const struct finder_learner *learne
 static void weigh(struct finder_learner *learner, uint32_t lane)
 {
     learner->weights[lane]++;
-    if (++learner->ops % WEIGH_EVERY != 0) return;
+    if (++learner->ops < learner->weigh_at) return;
+    learner->ops = 0;
+    if (learner->weigh_at < WEIGH_MOST) learner->weigh_at *= 2;
     uint32_t heaviest = learner->lead;
     for (uint32_t i = 0; i < FINDER_STREAMS; i++)
         if (learner->weights[i] > learner->weights[heaviest]) heaviest = i;

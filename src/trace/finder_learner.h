@@ -58,7 +58,7 @@ struct finder_learner {
     struct finder_sighting *seen;
     uint32_t lead;
     uint32_t weights[FINDER_STREAMS]; /* operations of late */
-    uint32_t ops;                     /* since the weights were looked at */
+    uint32_t ops, weigh_at;           /* since the weights were looked at, and when they will be */
     uint64_t context;                 /* of the lead lane */
     struct finder_period *periods;    /* all there are, the newest first */
     uint32_t newest;

@@ -92,6 +92,31 @@ static void racing_streams_are_one_step(void **state)
     }
 }
 
+/* Two cards with a job each, of equal steps: the threads are held by turns, so that one runs ahead
+ * of the other by up to most of a step. */
+static void jobs_that_take_turns_are_one_step(void **state)
+{
+    enum { CARDS = 2, STEP = 1000, KEYS = 40, LEAST = 400, MORE = 500, STEPS = 30, KNOWN = 20 };
+    struct job job;
+    struct random random = {7};
+    uint32_t weights[CARDS][STEP / KEYS], done[CARDS] = {0};
+    job_open(&job);
+    for (unsigned i = 0; i < CARDS * STEP / KEYS; i++)
+        weights[i / (STEP / KEYS)][i % (STEP / KEYS)] = job_alloc(&job, 2 << 20);
+    for (unsigned card = 0; done[card] < STEPS * STEP; card = !card) {
+        uint64_t burst = LEAST + random_below(&random, MORE);
+        uint32_t most = done[!card] + STEP - LEAST / 2; /* steps end together, nearly */
+        if (done[0] < KNOWN * STEP) job_count(&job);
+        for (; burst && done[card] < most; burst--, done[card]++) {
+            uint32_t at = done[card] % STEP;
+            job_op_on(&job, card, 1 + at % KEYS, &weights[card][at / KEYS], 1);
+        }
+    }
+    assert_true(job.ops > 2 * (STEPS - KNOWN - 2) * STEP);
+    assert_int_equal(job.matched, job.ops);
+    job_close(&job);
+}
+
 /* One of the streams stops: that is seen no later than a step on. */
 static void a_silent_stream_is_noticed(void **state)
 {
@@ -215,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(racing_streams_are_one_step),
+        cmocka_unit_test(jobs_that_take_turns_are_one_step),
         cmocka_unit_test(a_silent_stream_is_noticed),
         cmocka_unit_test(blocks_live_across_steps),
         cmocka_unit_test(double_buffers_keep_their_roles),
