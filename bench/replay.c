@@ -2,14 +2,16 @@
  *
  *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy NAME] [--jitter PERCENT]
  *     [--stale PERCENT] [--extra MOST] [--wander PERCENT] [--seed N] [--report FILE] [--json]
- *     [--timeline FILE] [--chunk SIZE] [--ahead N] [--reserve SIZE] [--scale N [--native]]
+ *     [--timeline FILE] [--chunk SIZE] [--ahead N] [--reserve SIZE] [--cards N]
+ *     [--scale N [--native]]
  *
  * --stale: so many operations' parameters also hold the address of a block that was freed of late,
  * at which something else may live by now, each time other ones. --extra: up to so many small
  * operations more a step, somewhere in it. --wander: the allocator prefers, so often, another of
  * its free blocks of the same size, so that things are elsewhere in each step. --scale: all sizes
  * (those given too) and rates are so much smaller, and there is data, of which a sum is said at the
- * end (replay_data.c); --native: without a pool, for the sum that it should be.
+ * end (replay_data.c); --native: without a pool, for the sum that it should be. --cards 2: two
+ * cards run the step at once, each for itself, in threads of their own.
  *
  * A line a step; then the median of the last steps, and its ratio to the step's time in HBM. Where
  * a period of the trace holds several steps, --mark names an operation that touches nothing and
@@ -30,7 +32,7 @@ enum {
     SCALE_MOST = 512, /* pages are 4 KiB then, and cannot be smaller */
 };
 
-struct replay replay = {.steps = 12, .policy = VP_POLICY_PLAN, .scale = 1};
+struct replay replay = {.steps = 12, .cards = 1, .policy = VP_POLICY_PLAN, .scale = 1};
 
 static const char *path, *report, *timeline,
     *machine_text = "h200"; /* a name, or as in VRAMPOOL_EMULATE */
@@ -41,17 +43,27 @@ static bool json;
 
 static bool read_options(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"hbm", required_argument, NULL, 'c'},      {"host", required_argument, NULL, 'h'},
-        {"steps", required_argument, NULL, 's'},    {"policy", required_argument, NULL, 'p'},
-        {"json", no_argument, NULL, 'j'},           {"scale", required_argument, NULL, 'x'},
-        {"native", no_argument, NULL, 'n'},         {"jitter", required_argument, NULL, 'r'},
-        {"mark", required_argument, NULL, 'm'},     {"stale", required_argument, NULL, 't'},
-        {"extra", required_argument, NULL, 'e'},    {"wander", required_argument, NULL, 'w'},
-        {"seed", required_argument, NULL, 'd'},     {"report", required_argument, NULL, 'o'},
-        {"timeline", required_argument, NULL, 'l'}, {"chunk", required_argument, NULL, 'k'},
-        {"ahead", required_argument, NULL, 'a'},    {"reserve", required_argument, NULL, 'f'},
-        {"machine", required_argument, NULL, 'i'},  {0}};
+    static const struct option options[] = {{"hbm", required_argument, NULL, 'c'},
+                                            {"host", required_argument, NULL, 'h'},
+                                            {"steps", required_argument, NULL, 's'},
+                                            {"policy", required_argument, NULL, 'p'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"scale", required_argument, NULL, 'x'},
+                                            {"native", no_argument, NULL, 'n'},
+                                            {"jitter", required_argument, NULL, 'r'},
+                                            {"mark", required_argument, NULL, 'm'},
+                                            {"stale", required_argument, NULL, 't'},
+                                            {"extra", required_argument, NULL, 'e'},
+                                            {"wander", required_argument, NULL, 'w'},
+                                            {"seed", required_argument, NULL, 'd'},
+                                            {"report", required_argument, NULL, 'o'},
+                                            {"timeline", required_argument, NULL, 'l'},
+                                            {"chunk", required_argument, NULL, 'k'},
+                                            {"ahead", required_argument, NULL, 'a'},
+                                            {"reserve", required_argument, NULL, 'f'},
+                                            {"machine", required_argument, NULL, 'i'},
+                                            {"cards", required_argument, NULL, 'b'},
+                                            {0}};
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -71,6 +83,7 @@ static bool read_options(int argc, char **argv)
         case 'a': ok = env_parse_ahead(optarg, &tuned.ahead_ops); break;
         case 'f': ok = units_parse_size(optarg, &tuned.reserve_bytes); break;
         case 'i': machine_text = optarg; break;
+        case 'b': replay.cards = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'x': replay.scale = strtoull(optarg, NULL, 10); break;
         case 'n': replay.native = true; break;
         case 'j': json = true; break;
@@ -79,7 +92,8 @@ static bool read_options(int argc, char **argv)
     }
     path = argv[optind];
     bool scales = replay.scale == 1 || (replay.scale > 1 && replay.scale <= SCALE_MOST);
-    return ok && path && !argv[optind + 1] && hbm_bytes && replay.steps &&
+    bool one = replay.cards == 1 || (replay.cards == REPLAY_CARDS && !replay.native);
+    return ok && one && path && !argv[optind + 1] && hbm_bytes && replay.steps &&
            replay.steps <= REPLAY_STEPS_MOST && scales && (!replay.native || replay.scale > 1);
 }
 
@@ -105,7 +119,7 @@ static void scale_machine(struct machine *machine)
 {
     double rate = 1.0 / (double)replay.scale;
     machine->granularity_bytes /= replay.scale;
-    machine->hbm_bytes[0] /= replay.scale;
+    for (unsigned card = 0; card < machine->cards; card++) machine->hbm_bytes[card] /= replay.scale;
     machine->host_bytes /= replay.scale;
     machine->hbm_gbps[0] *= rate;
     for (unsigned from = 0; from <= machine->cards; from++)
@@ -156,6 +170,7 @@ static vp_status open_pool(void)
     if (replay.scale == 1) replay_content_begin();
     vp_options options;
     vp_options_init(&options);
+    options.compute_cards = (1u << replay.cards) - 1;
     options.hbm_bytes = hbm_bytes / replay.scale;
     options.host_bytes = host_bytes / replay.scale;
     options.policy = replay.policy;
@@ -169,12 +184,12 @@ static vp_status open_pool(void)
     return status;
 }
 
-static double median_s(void)
+static double median_s(unsigned card)
 {
     double values[STEADY];
     unsigned count = replay.steps < STEADY ? replay.steps : STEADY;
     for (unsigned i = 0; i < count; i++)
-        values[i] = (double)replay.result[replay.steps - count + i].duration_ns;
+        values[i] = (double)replay.result[card][replay.steps - count + i].duration_ns;
     return sample_median(values, count) / 1e9;
 }
 
@@ -183,11 +198,12 @@ static double ms(uint64_t ns)
     return (double)ns / 1e6;
 }
 
-void replay_print_step(unsigned index)
+void replay_print_step(unsigned card, unsigned index)
 {
     if (json) return;
-    const struct replay_step *step = &replay.result[index];
+    const struct replay_step *step = &replay.result[card][index];
     const vp_stats *stats = &step->stats;
+    if (replay.cards > 1) printf("card%u ", card);
     printf("%2u %8.1f ms: in %5.2f out %5.2f GB; %5llu fetched %5llu evicted, %5llu as they came, "
            "%5llu dropped %4llu "
            "recalled; %5llu held %6.1f ms: map %5.1f in %5.1f room %5.1f alone %5.1f; throttle "
@@ -211,9 +227,9 @@ static void print_json(double step_s, double in_hbm_s)
            step_s / in_hbm_s);
     for (unsigned i = 0; i < replay.steps; i++) {
         printf("%s{\"step_ns\":%llu", i ? "," : "",
-               (unsigned long long)replay.result[i].duration_ns);
+               (unsigned long long)replay.result[0][i].duration_ns);
 #define FIELD(name, text)                                                                          \
-    printf(",\"%s\":%llu", #name, (unsigned long long)replay.result[i].stats.name);
+    printf(",\"%s\":%llu", #name, (unsigned long long)replay.result[0][i].stats.name);
         VP_STATS(FIELD)
 #undef FIELD
         printf("}");
@@ -226,32 +242,36 @@ static void print_json(double step_s, double in_hbm_s)
 
 static void print_all(void)
 {
-    double step_s = median_s(), in_hbm_s = (double)step_duration_ns(&replay.step) / 1e9;
+    double step_s = median_s(0), in_hbm_s = (double)step_duration_ns(&replay.step) / 1e9;
     if (json) {
         print_json(step_s, in_hbm_s);
         return;
     }
     if (replay.scale > 1)
         printf("all that was read adds up to %016llx\n", (unsigned long long)replay_data_sum());
-    printf("%.1f ms a step, %.1f ms in HBM: %.3f times as long\n", step_s * 1e3, in_hbm_s * 1e3,
-           step_s / in_hbm_s);
+    for (unsigned card = 0; card < replay.cards; card++) {
+        if (replay.cards > 1) printf("card%u: ", card);
+        printf("%.1f ms a step, %.1f ms in HBM: %.3f times as long\n", median_s(card) * 1e3,
+               in_hbm_s * 1e3, median_s(card) / in_hbm_s);
+    }
 }
 
 int main(int argc, char **argv)
 {
     if (!read_options(argc, argv)) {
-        fprintf(stderr, "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
-                        "[--policy NAME] [--jitter PERCENT] [--stale PERCENT] "
-                        "[--extra MOST] [--wander PERCENT] [--seed N] [--report FILE] [--json] "
-                        "[--timeline FILE] "
-                        "[--chunk SIZE] [--ahead N] [--reserve SIZE] [--machine MACHINE] "
-                        "[--scale N [--native]]\n");
+        fprintf(stderr,
+                "usage: replay TRACE --hbm SIZE [--host SIZE] [--steps N] "
+                "[--policy NAME] [--jitter PERCENT] [--stale PERCENT] "
+                "[--extra MOST] [--wander PERCENT] [--seed N] [--report FILE] [--json] "
+                "[--timeline FILE] "
+                "[--chunk SIZE] [--ahead N] [--reserve SIZE] [--machine MACHINE] [--cards N] "
+                "[--scale N [--native]]\n");
         return 2;
     }
     if (!read_step() || !name_ops() || open_pool() != VP_OK) return 1;
     scale_step();
     if (replay.native)
-        replay_program();
+        replay_program(0);
     else
         replay_play(replay_program);
     print_all();

@@ -31,9 +31,11 @@ EMU_CALLS(REPLAY_DECLARE)
 #undef REPLAY_DECLARE
 /* clang-format on */
 
+enum { REPLAY_CARDS = 2 }; /* that compute, at most: each runs the step in a thread of its own */
+
 enum replay_thread {
-    REPLAY_PROGRAM,
-    REPLAY_MAPS,
+    REPLAY_PROGRAM, /* and the next one */
+    REPLAY_MAPS = REPLAY_PROGRAM + REPLAY_CARDS,
     REPLAY_STUDENT,
     REPLAY_STOCK,
     REPLAY_COPIES, /* and the following ones, as many as the pool has */
@@ -51,13 +53,13 @@ struct replay {
     struct step step;
     const char **names; /* of each operation: the same pointer for the same key */
     vp_pool *pool;
-    unsigned steps;
+    unsigned steps, cards;
     unsigned stale_percent, wander_percent, extra_most; /* noise, from `random` */
     struct random random;
     uint32_t policy; /* of vp_options */
     uint64_t scale;  /* sizes are divided by it; more than 1: there is data */
     bool native;     /* no pool: all lies on the card */
-    struct replay_step result[REPLAY_STEPS_MOST];
+    struct replay_step result[REPLAY_CARDS][REPLAY_STEPS_MOST];
     uint64_t
         mark_key; /* of operations in front of which the program waits for all others; 0: none */
     uint64_t mark_ns[REPLAY_MARKS_MOST]; /* when it did */
@@ -66,20 +68,20 @@ struct replay {
 };
 extern struct replay replay;
 
-/* Says how a step went, unless all is said at the end. */
-void replay_print_step(unsigned index);
+/* Says how a step on a card went, unless all is said at the end. */
+void replay_print_step(unsigned card, unsigned index);
 
 /* replay_edge.c: time, and the turns that threads take. */
 void replay_wrap_driver(struct driver *driver);
 extern const struct pool_edge replay_edge;
-void replay_play(void (*program)(void));
+void replay_play(void (*program)(unsigned card));
 
 /* Lets those run who are behind; to be called before each driver call that is not the pool's. */
 void replay_settle(void);
 void replay_sleep(uint64_t ns);
 
 /* replay_program.c: the program. */
-void replay_program(void);
+void replay_program(unsigned card);
 
 /* The blocks that an operation uses. */
 struct replay_uses {
@@ -108,7 +110,7 @@ uint64_t replay_data_sum(void);
 
 /* replay_cache.c: PyTorch's caching allocator, as far as it decides where blocks lie. 0: no memory.
  */
-vp_addr replay_cache_take(uint64_t bytes);
+vp_addr replay_cache_take(unsigned card, uint64_t bytes);
 void replay_cache_give(vp_addr address);
 void replay_cache_end(void);
 

@@ -22,16 +22,17 @@ struct part {
     struct part *before, *behind; /* in its segment */
     vp_addr address;
     uint64_t bytes;
+    unsigned card;
     bool used;
 };
 
 static struct list parts = {&parts, &parts};
 
-static struct part *part_new(vp_addr address, uint64_t bytes)
+static struct part *part_new(unsigned card, vp_addr address, uint64_t bytes)
 {
     struct part *part = calloc(1, sizeof *part);
     if (!part) abort();
-    *part = (struct part){.address = address, .bytes = bytes};
+    *part = (struct part){.address = address, .bytes = bytes, .card = card};
     list_push_back(&parts, &part->link);
     return part;
 }
@@ -42,13 +43,13 @@ static bool wanders(void)
     return replay.wander_percent && random_below(&replay.random, 100) < replay.wander_percent;
 }
 
-static struct part *best_fit(uint64_t bytes)
+static struct part *best_fit(unsigned card, uint64_t bytes)
 {
     struct part *best = NULL;
     list_each(node, &parts)
     {
         struct part *part = list_entry(node, struct part, link);
-        if (part->used || part->bytes < bytes) continue;
+        if (part->card != card || part->used || part->bytes < bytes) continue;
         if (best && part->bytes == best->bytes && wanders()) best = part;
         if (!best || part->bytes < best->bytes ||
             (part->bytes == best->bytes && part->address < best->address))
@@ -61,7 +62,8 @@ static struct part *best_fit(uint64_t bytes)
     return best;
 }
 
-static struct part *new_segment(uint64_t bytes)
+/* On the thread's card. */
+static struct part *new_segment(unsigned card, uint64_t bytes)
 {
     uint64_t size = bytes < scaled(own_from_mib) ? scaled(shared_mib)
                                                  : units_round_up(bytes, scaled(own_round_mib));
@@ -69,18 +71,18 @@ static struct part *new_segment(uint64_t bytes)
     CUresult result =
         replay.native ? cuMemAlloc_v2(&address, size) : pool_mem_alloc(replay.pool, &address, size);
     if (result != CUDA_SUCCESS) return NULL;
-    return part_new(address, size);
+    return part_new(card, address, size);
 }
 
-vp_addr replay_cache_take(uint64_t bytes)
+vp_addr replay_cache_take(unsigned card, uint64_t bytes)
 {
     bytes = units_round_up(bytes, round_bytes);
-    struct part *part = best_fit(bytes);
-    if (!part) part = new_segment(bytes);
+    struct part *part = best_fit(card, bytes);
+    if (!part) part = new_segment(card, bytes);
     if (!part) return 0;
     uint64_t rest = part->bytes - bytes;
     if (bytes < scaled(split_most_mib) && rest > scaled(rest_least_mib)) {
-        struct part *behind = part_new(part->address + bytes, rest);
+        struct part *behind = part_new(card, part->address + bytes, rest);
         behind->before = part;
         behind->behind = part->behind;
         if (part->behind) part->behind->before = behind;

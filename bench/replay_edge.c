@@ -159,10 +159,13 @@ void replay_wrap_driver(struct driver *driver)
 
 /* ---- Threads ---- */
 
-static void play_program(void *program)
+static void (*program)(unsigned card);
+static unsigned programs; /* that have not ended */
+
+static void play_program(void *argument)
 {
-    void (*const *body)(void) = program;
-    (*body)();
+    program(fiber_current() - REPLAY_PROGRAM);
+    if (--programs) return;
     vp_pool *pool = replay.pool;
     pool_lock(pool);
     pool->stopping = true;
@@ -194,14 +197,17 @@ static void play_student(void *argument)
     if (pool->foresee) foresee_main(pool);
 }
 
-void replay_play(void (*program)(void))
+void replay_play(void (*body)(unsigned card))
 {
+    program = body;
+    programs = replay.cards;
     uint64_t start_ns = emu_now_ns();
     for (unsigned i = 0; i <= FIBERS; i++) {
         threads[i].lists.id = i + 1;
         threads[i].at_ns = start_ns;
     }
-    fiber_start(REPLAY_PROGRAM, play_program, &program);
+    for (unsigned card = 0; card < replay.cards; card++)
+        fiber_start(REPLAY_PROGRAM + card, play_program, NULL);
     fiber_start(REPLAY_MAPS, play_maps, replay.pool);
     fiber_start(REPLAY_STUDENT, play_student, replay.pool);
     fiber_start(REPLAY_STOCK, play_stock, replay.pool);
