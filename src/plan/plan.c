@@ -312,10 +312,13 @@ static void say_what_is_short(const struct search *search)
               units_format_size(plan_refuge_bytes(search->limits), refuges, sizeof refuges), where);
 }
 
-vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
-                    const struct plan_limits *limits, enum plan_policy policy, struct plan *plan)
+/* By the policy's rule alone, or by the best plan that is found. */
+static vp_status make(const struct shape *shape, const struct plan_costs *costs,
+                      const struct plan_limits *limits, enum plan_policy policy, bool best,
+                      struct plan *plan)
 {
-    static const enum executor_mode rules[] = {[PLAN_POLICY_LRU] = EXECUTOR_LRU,
+    static const enum executor_mode rules[] = {[PLAN_POLICY_PLAN] = EXECUTOR_EAGER,
+                                               [PLAN_POLICY_LRU] = EXECUTOR_LRU,
                                                [PLAN_POLICY_DEMAND] = EXECUTOR_DEMAND,
                                                [PLAN_POLICY_INPLACE] = EXECUTOR_INPLACE};
     struct plan made = {0};
@@ -329,7 +332,7 @@ vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
         search.status = VP_QUOTA;
     } else if (make_search(&search)) {
         search.options = default_options(&search);
-        if (policy == PLAN_POLICY_PLAN)
+        if (best)
             try_all(&search);
         else
             try_rule(&search, rules[policy]);
@@ -345,6 +348,18 @@ vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
     else
         *plan = made;
     return search.status;
+}
+
+vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
+                    const struct plan_limits *limits, enum plan_policy policy, struct plan *plan)
+{
+    return make(shape, costs, limits, policy, policy == PLAN_POLICY_PLAN, plan);
+}
+
+vp_status plan_follow(const struct shape *shape, const struct plan_costs *costs,
+                      const struct plan_limits *limits, enum plan_policy policy, struct plan *plan)
+{
+    return make(shape, costs, limits, policy, false, plan);
 }
 
 void plan_destroy(struct plan *plan)

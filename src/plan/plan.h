@@ -51,6 +51,12 @@ struct executor_options plan_options(const struct plan_costs *costs,
 vp_status plan_make(const struct shape *shape, const struct plan_costs *costs,
                     const struct plan_limits *limits, enum plan_policy policy,
                     struct plan *plan) VP_MUST_USE;
+
+/* The same by what the pool itself does under that policy, since it carries no plan out: under PLAN
+ * the rule EAGER. */
+vp_status plan_follow(const struct shape *shape, const struct plan_costs *costs,
+                      const struct plan_limits *limits, enum plan_policy policy,
+                      struct plan *plan) VP_MUST_USE;
 void plan_destroy(struct plan *plan);
 
 /* The plan's gaps as the executor takes them. */

@@ -37,7 +37,7 @@ static vp_status simulate(const struct step *step, const struct predict_setup *s
     vp_status status = shape_create(step, setup->chunk_bytes, setup->page_bytes, &shape);
     if (status != VP_OK) return status;
     *peak_bytes = shape.peak_bytes;
-    status = plan_make(&shape, &setup->costs, &setup->limits, setup->policy, &plan);
+    status = plan_follow(&shape, &setup->costs, &setup->limits, setup->policy, &plan);
     if (status == VP_OK) {
         *result = plan.predicted;
         plan_destroy(&plan);
