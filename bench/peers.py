@@ -2,6 +2,7 @@
 """The same job natively, under vrampool, and in the ways people use today, at equal HBM, in one go.
 
 Usage: peers.py [--build FOLDER] [--hbm GIB,…] [--budget SECONDS] [--out FOLDER]
+       peers.py --again PEERS.JSONL [--out FOLDER]      (the table and the plot of an earlier run)
 
 The job is tests/gpu/gpt_model.py (1.41 G parameters, needs 35.9 GiB). Ways: as it is; checkpointed;
 `save_on_cpu`; FSDP2 with CPU offload; torchao's CPUOffloadOptimizer (where torchao is installed);
@@ -137,17 +138,18 @@ def plot(run):
         return
     matplotlib.use("svg")
     from matplotlib import pyplot
-    figure, axes = pyplot.subplots(figsize=(8, 5))
+    figure, axes = pyplot.subplots(figsize=(8, 4.5))
     for name, _, ours, _ in WAYS:
         points = sorted((row["gib"], row["median_s"]) for row in run.rows
                         if row["name"] == name and "median_s" in row)
         if points:
             axes.plot(*zip(*points), marker="o", label=name, linewidth=2.5 if ours else 1,
                       linestyle="-" if ours else "--")
-    axes.set(xlabel="HBM allowed (GiB)", ylabel="seconds a step", yscale="log",
+    axes.set(xlabel="HBM allowed (GiB)", ylabel="seconds a step",
              title="One step of the same job (needs 35.9 GiB)")
-    axes.grid(True, which="both", alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.set_ylim(bottom=0)
+    axes.grid(True, alpha=0.3)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
     figure.savefig(run.path("peers.svg"), bbox_inches="tight")
 
 
@@ -158,12 +160,23 @@ def main():
     parser.add_argument("--hbm", default="40,32,28,24,20,16", help="GiB, by commas")
     parser.add_argument("--budget", type=float, default=560, help="seconds for all")
     parser.add_argument("--out", default=os.environ.get("OUT", "."))
+    parser.add_argument("--again", metavar="PEERS.JSONL", help="draw what was measured before")
     run = Run(parser.parse_args())
     os.makedirs(run.options.out, exist_ok=True)
+    if run.options.again:
+        with open(run.options.again, encoding="utf-8") as file:
+            run.rows = [json.loads(line) for line in file]
+        run.sizes = sorted({row["gib"] for row in run.rows}, reverse=True)
+        return show(run)
     if not os.access(os.path.join(run.options.build, "vrampool"), os.X_OK):
         parser.error(f"no vrampool in {run.options.build}: build it first (make), or say --build")
     for name, job, pooled, _ in WAYS:
         (run.measure_pooled if pooled else run.measure_native)(name, job)
+    return show(run)
+
+
+def show(run):
+    """Table, plot, and where vrampool is not first."""
     text, behind = table(run)
     with open(run.path("peers.md"), "w", encoding="utf-8") as file:
         file.write(text)
