@@ -327,7 +327,8 @@ static bool leaves_again(const struct move *move, const struct chunk *chunk, uin
     return *ahead > EARLY_OPS && segment->used_last > chunk->kept_at;
 }
 
-/* The chunk that leaves next of those that do and have not been copied since they were used. */
+/* The chunk that leaves next of those that do and have not been copied since they were used. What
+ * is clean will not be copied anyway. */
 static struct chunk *find_early(struct move *move, unsigned card)
 {
     struct chunk *found = NULL;
@@ -337,7 +338,7 @@ static struct chunk *find_early(struct move *move, unsigned card)
         struct segment *segment = list_entry(node, struct segment, age);
         const struct outlook *outlook = segment_outlook(move->segments, segment);
         bool soon = foresight_ahead_at(&move->foresight, outlook) < EARLY_OPS;
-        if (soon || segment->captured || outlook->will_die) continue;
+        if (soon || segment->captured || outlook->will_die || outlook->clean) continue;
         for (uint32_t i = 0; i < segment->chunk_count; i++) {
             struct chunk *chunk = &segment->chunks[i];
             bool may = move_chunk_is_home(move, chunk) && chunk_is_live(chunk) && !chunk->wanted &&
