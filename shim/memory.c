@@ -302,8 +302,16 @@ static CUresult refuse(const char *call, CUdeviceptr address, _Atomic(bool) *sai
     }
 REFUSE(cuIpcGetMemHandle, address, (CUipcMemHandle * handle, CUdeviceptr address),
        (handle, address))
-REFUSE(cuMemRetainAllocationHandle, address, (CUmemGenericAllocationHandle * handle, void *address),
-       (handle, address))
+static CUresult cuMemRetainAllocationHandle_wrap(CUmemGenericAllocationHandle *handle,
+                                                 void *address)
+{
+    static _Atomic(bool) said;
+    CUdeviceptr used = (CUdeviceptr)(uintptr_t)address;
+    if (shim_vmm_retain(handle, used)) return CUDA_SUCCESS;
+    if (owns(used)) return refuse("cuMemRetainAllocationHandle", used, &said);
+    return SHIM_REAL(cuMemRetainAllocationHandle,
+                     (CUmemGenericAllocationHandle *, void *))(handle, address);
+}
 REFUSE(cuMemGetHandleForAddressRange, address,
        (void *handle, CUdeviceptr address, size_t bytes, int type, unsigned long long flags),
        (handle, address, bytes, type, flags))

@@ -72,7 +72,7 @@ static uint64_t deep_bytes(const struct abi_array3 *array)
     return array_bytes(&flat, array->depth);
 }
 
-static int card_of(const CUmemAllocationProp *prop)
+int shim_card_of(const CUmemAllocationProp *prop)
 {
     return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? prop->location.id : SHIM_ON_HOST;
 }
@@ -145,17 +145,6 @@ static int card_of(const CUmemAllocationProp *prop)
       (CUarray *array, const struct abi_array3 *what), (array, what)) \
     X(cuMipmappedArrayCreate, 5000, SHIM_ON_CARD, deep_bytes(what) / 3 * 4, \
       (void **array, const struct abi_array3 *what, unsigned levels), (array, what, levels)) \
-    X(cuMemCreate, 10020, card_of(prop), bytes, \
-      (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, \
-       unsigned long long flags), \
-      (handle, bytes, prop, flags)) \
-    X(cuMemMap, 10020, SHIM_ON_CARD, 0, \
-      (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, \
-       unsigned long long flags), \
-      (address, bytes, offset, handle, flags)) \
-    X(cuMemSetAccess, 10020, SHIM_ON_CARD, 0, \
-      (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count), \
-      (address, bytes, access, count)) \
     X(cuMemImportFromShareableHandle, 10020, SHIM_ON_CARD, 0, \
       (CUmemGenericAllocationHandle *handle, void *shared, int type), (handle, shared, type)) \
     X(cuMulticastCreate, 12010, SHIM_ON_CARD, 0, \

@@ -64,7 +64,7 @@ struct shim_wrap {
 };
 extern const struct shim_wrap shim_entry_wraps[], shim_device_wraps[], shim_memory_wraps[],
     shim_launch_wraps[], shim_graph_wraps[], shim_copy_wraps[], shim_set_wraps[],
-    shim_retry_wraps[], shim_texture_wraps[];
+    shim_retry_wraps[], shim_texture_wraps[], shim_vmm_wraps[];
 
 /* The wrapper of a symbol; NULL: it has none. */
 const struct shim_wrap *shim_wrap_find(int symbol);
@@ -127,6 +127,14 @@ bool shim_retry_again(struct shim_retry *retry, CUresult result, const char *cal
 #define SHIM_RETRY(retry, result, call, where, bytes)                                              \
     (((result) == CUDA_ERROR_OUT_OF_MEMORY || (retry)->pool) &&                                    \
      shim_retry_again(retry, result, call, where, bytes))
+
+/* The card that an allocation is for, or SHIM_ON_HOST. */
+int shim_card_of(const CUmemAllocationProp *prop);
+
+/* ---- vmm.c ---- */
+
+/* One handle more to what XLA has at the address; false: nothing. */
+bool shim_vmm_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address);
 
 /* ---- device.c ---- */
 

@@ -6,6 +6,9 @@
  *        full crowded BYTES ROUNDS   has half of BYTES when other memory of the card is taken, all
  *                                    that the driver gives, past any pool; then wants all of BYTES
  *
+ * All of them with one word more, a library, take memory by its vmm_alloc and vmm_free
+ * (vmm_plugin.c) instead of cuMemAlloc and cuMemFree.
+ *
  * What lives is marked by a kernel, a word every 64 KiB, and checked by another before it is freed.
  * `lifetimes` then fills up what is left. Prints a line of JSON: what was asked for and checked,
  * the most that lived, and the words that were wrong. Exit status 1: a word was wrong, or an
@@ -107,6 +110,8 @@ struct block {
 struct crowd {
     struct gpu gpu;
     gpu_function mark, check;
+    int (*alloc)(gpu_address *address, size_t bytes);
+    int (*free)(gpu_address address);
     gpu_address wrong; /* one word: how many were */
     struct random random;
     struct block blocks[MAX_BLOCKS];
@@ -120,7 +125,7 @@ static int try_birth(struct crowd *crowd, size_t bytes)
 {
     struct block *block = &crowd->blocks[crowd->count];
     if (crowd->count == MAX_BLOCKS) return 0;
-    if (crowd->gpu.cuMemAlloc_v2(&block->at, bytes) != 0) return 0;
+    if (crowd->alloc(&block->at, bytes) != 0) return 0;
     block->bytes = bytes;
     block->value = (uint32_t)random_next(&crowd->random);
     unsigned words = (unsigned)((bytes + STRIDE - 1) / STRIDE);
@@ -153,7 +158,7 @@ static void death(struct crowd *crowd, unsigned index)
 {
     struct block *block = &crowd->blocks[index];
     check(crowd, block);
-    gpu_check(&crowd->gpu, crowd->gpu.cuMemFree_v2(block->at), "cuMemFree");
+    gpu_check(&crowd->gpu, crowd->free(block->at), "freeing a block");
     crowd->live_bytes -= block->bytes;
     *block = crowd->blocks[--crowd->count];
 }
@@ -257,6 +262,18 @@ static void crowded(struct crowd *crowd, size_t bytes, unsigned rounds)
     }
 }
 
+static void use_library(struct crowd *crowd, const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW);
+    if (library) {
+        *(void **)&crowd->alloc = dlsym(library, "vmm_alloc");
+        *(void **)&crowd->free = dlsym(library, "vmm_free");
+    }
+    if (library && crowd->alloc && crowd->free) return;
+    fprintf(stderr, "full: %s has no vmm_alloc and vmm_free\n", path);
+    exit(2);
+}
+
 int main(int count, char **words)
 {
     static struct crowd crowd = {.random = {SEED}};
@@ -267,13 +284,17 @@ int main(int count, char **words)
         {"pieces", pieces}, {"lifetimes", lifetimes}, {"spikes", spikes}, {"crowded", crowded}};
     size_t bytes = 0;
     int way = (int)(sizeof ways / sizeof *ways) - 1;
-    while (way >= 0 && (count != 4 || strcmp(words[1], ways[way].name) != 0)) way--;
+    while (way >= 0 && ((count != 4 && count != 5) || strcmp(words[1], ways[way].name) != 0)) way--;
     if (way < 0 || !gpu_parse_bytes(words[2], &bytes) || bytes < 64 << 20) {
-        fprintf(stderr, "full pieces|lifetimes|spikes|crowded BYTES NUMBER, of at least 64M\n");
+        fprintf(stderr,
+                "full pieces|lifetimes|spikes|crowded BYTES NUMBER [LIBRARY], of at least 64M\n");
         return 2;
     }
     gpu_open(&crowd.gpu, "full", NULL);
     gpu_load_kernels(&crowd.gpu, full_ptx);
+    crowd.alloc = crowd.gpu.cuMemAlloc_v2;
+    crowd.free = crowd.gpu.cuMemFree_v2;
+    if (count == 5) use_library(&crowd, words[4]);
     crowd.mark = gpu_kernel(&crowd.gpu, "full_mark");
     crowd.check = gpu_kernel(&crowd.gpu, "full_check");
     crowd.wrong = gpu_alloc(&crowd.gpu, sizeof(uint32_t));

@@ -56,6 +56,35 @@ class Reports(unittest.TestCase):
         self.assertGreaterEqual(host["peak_bytes"], 72 << 20)
         self.assertLessEqual(host["peak_bytes"], 104 << 20)
 
+    def spike(self, library):
+        """The report of a program that takes 138 MiB through a library, with 64 MiB of HBM."""
+        full = os.path.join(PROGRAMS, "full")
+        done, report = run(["--hbm", "64M", "--host", "256M"], full, "spikes", "128M", "4",
+                           os.path.join(PROGRAMS, library))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["wrong"], 0)
+        return report
+
+    def test_what_xla_maps_itself_is_the_pools(self):
+        report = self.spike("libxla_cuda_plugin_alike.so")
+        self.assertGreater(report["peak_bytes"], 128 << 20)
+        self.assertGreater(report["moved_bytes"], 64 << 20)
+        self.assertLess(report["live_bytes"], 1 << 20)  # all was freed
+
+    def test_what_others_map_themselves_is_their_own(self):
+        report = self.spike("libanother_plugin.so")
+        self.assertLess(report["peak_bytes"], 4 << 20)
+        self.assertEqual(report["moved_bytes"], 0)
+
+    def test_each_call_of_xlas_is_answered_as_the_driver_would(self):
+        """And with mistakes; the number is that of the first wrong answer in vmm_plugin.c."""
+        plugin = os.path.join(PROGRAMS, "libxla_cuda_plugin_alike.so")
+        done, report = run(["--hbm", "64M"], sys.executable, "-c",
+                           OPEN.format(plugin, "vmm_trial"))
+        self.assertEqual(done.stdout, "0\n", done.stderr)
+        self.assertIn("cuMemMap: to map it elsewhere", done.stderr)
+        self.assertEqual(report["live_bytes"], 0)
+
     def test_a_refusal_says_how_much_is_where(self):
         full = os.path.join(PROGRAMS, "full")
         done, _ = run(["--hbm", "128M", "--host", "64M"], full, "pieces", "256M", "1")
