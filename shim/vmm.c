@@ -156,7 +156,7 @@ static CUresult cuMemCreate_wrap CREATE_PARAMS
 {
     created = 0;
     CUresult result = CUDA_ERROR_NOT_FOUND;
-    if (handle && suits(prop, bytes, flags) && is_xla(__builtin_return_address(0)))
+    if (handle && is_xla(__builtin_return_address(0)) && suits(prop, bytes, flags))
         result = create(handle, bytes, prop);
     if (result != CUDA_ERROR_NOT_FOUND) return result;
     struct shim_retry retry = {0};

@@ -141,6 +141,14 @@ static void count_standings(struct segments *segments, struct segment *segment)
         segment_count_standing(segments, &segment->chunks[i]);
 }
 
+/* What the next owner keeps there may be written. */
+static void forget_clean(struct segments *segments, struct segment *segment)
+{
+    for (uint32_t i = 0; i < segment->chunk_count; i++) segment->chunks[i].free_leaves = 0;
+    segment->clean_chunks = 0;
+    segment_outlook(segments, segment)->clean = false;
+}
+
 /* There is room. Its chunks are EMPTY. */
 static void enter_outlook(struct segments *segments, struct segment *segment)
 {
@@ -175,6 +183,7 @@ static void cut(struct segments *segments, struct segment *segment, uint64_t pag
     segment->chunk_count = (uint32_t)units_div_up(pages, segments->chunk_pages);
     segment->unready = segment->chunk_count;
     segment->has_prior = false; /* counted anew by enliven */
+    segment->clean_chunks = 0;
     memset(segment->standings, 0, sizeof segment->standings);
     segment->standings[STANDING_EMPTY] = segment->chunk_count;
     uint64_t left = pages;
@@ -199,6 +208,7 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segment->state = SEGMENT_LIVE;
     segment->card = card;
     if (bare) enter_outlook(segments, segment);
+    if (segment->clean_chunks) forget_clean(segments, segment);
     segment_make_young(segments, segment);
     segment->bytes = segment->live_bytes = bytes;
     segment->generation++;

@@ -72,7 +72,8 @@ struct chunk {
     uint64_t live_bytes;     /* of blocks in it, where they are noted */
     uint32_t index;          /* within the segment */
     uint16_t pages;
-    uint16_t pins; /* operations that assemble what they need, it among that */
+    uint16_t pins;       /* operations that assemble what they need, it among that */
+    uint8_t free_leaves; /* so many in a row cost no copy, nor an early one */
     uint8_t lane;
     uint8_t state;    /* enum chunk_state; changed by move alone */
     uint8_t standing; /* enum standing, as it was counted */
@@ -131,14 +132,14 @@ struct segment {
     uint64_t used_last;  /* when it was touched last; 0: not in a known period */
     uint32_t touch_last; /* its entry there */
     /* Whether it is found as it was when it leaves (move/backup.h): */
-    uint32_t unchecked;  /* chunks to leave unchecked from now on */
-    uint8_t doubt;       /* found changed so often in a row */
-    bool proven;         /* not so, last time */
-    uint8_t free_leaves; /* so many in a row cost no copy, nor an early one */
-    bool captured;       /* used by what does not pass through us: stays mapped where it is, */
-    bool fixed;          /* for good, */
-    uint32_t keepers;    /* or until so many objects of the program's have ended (pool/keep.c); */
-    uint64_t kept_by;    /* the last of them */
+    uint32_t unchecked;    /* chunks to leave unchecked from now on */
+    uint8_t doubt;         /* found changed so often in a row */
+    bool proven;           /* not so, last time */
+    uint32_t clean_chunks; /* that leave without a copy, as a rule */
+    bool captured;         /* used by what does not pass through us: stays mapped where it is, */
+    bool fixed;            /* for good, */
+    uint32_t keepers;      /* or until so many objects of the program's have ended (pool/keep.c); */
+    uint64_t kept_by;      /* the last of them */
     struct chunk *chunks;
     struct list age;   /* LIVE and RESTING: in its card's list by last use, `age` or `away` */
     struct list shelf; /* RESTING: by size; BARE: by range */
@@ -157,7 +158,7 @@ struct outlook {
     uint8_t has;           /* bit i: it has chunks of enum standing i */
     bool will_die;         /* what lives there now dies before the next use */
     bool has_died;         /* what lived there at the last use is dead */
-    bool clean;            /* it leaves without a copy, as a rule */
+    bool clean;            /* all its chunks leave without a copy, as a rule */
     bool small;            /* so small that the calls to move it take more time than the copies */
 };
 

@@ -82,9 +82,13 @@ void backup_note(struct move *move, struct chunk *chunk, bool unchanged)
 void backup_note_leave(struct move *move, struct chunk *chunk, bool free)
 {
     struct segment *segment = chunk->segment;
+    bool was_clean = chunk->free_leaves == FREE_LEAVES;
     if (!free)
-        segment->free_leaves = 0;
-    else if (segment->free_leaves < FREE_LEAVES)
-        segment->free_leaves++;
-    segment_outlook(move->segments, segment)->clean = segment->free_leaves == FREE_LEAVES;
+        chunk->free_leaves = 0;
+    else if (!was_clean)
+        chunk->free_leaves++;
+    bool clean = chunk->free_leaves == FREE_LEAVES;
+    if (clean && !was_clean) segment->clean_chunks++;
+    if (was_clean && !clean) segment->clean_chunks--;
+    segment_outlook(move->segments, segment)->clean = segment->clean_chunks == segment->chunk_count;
 }

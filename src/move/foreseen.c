@@ -86,16 +86,11 @@ struct furthest {
     uint64_t busy_pages;
 };
 
-/* The higher, the better it leaves: by the next use. But what is found as it came, and so leaves
- * without a copy, goes before what has to be copied, unless it is used soon; and the room that a
- * small one gives costs more time (moving 2 MiB there and back takes some 0.5 ms of calls, 64 MiB
- * some 3 ms in all). */
-static uint32_t rank_of(const struct move *move, const struct outlook *outlook, uint32_t ahead)
+/* The higher, the better it leaves: by the next use, but the room that a small one gives costs more
+ * time (moving 2 MiB there and back takes some 0.5 ms of calls, 64 MiB some 3 ms in all). */
+static uint32_t rank_of(const struct outlook *outlook, uint32_t ahead)
 {
-    uint32_t period = move->foresight.following->op_count;
-    if (ahead == UINT32_MAX) return ahead;
-    if (outlook->small) return ahead / SMALL_SOONER;
-    return outlook->clean && ahead > period / CLEAN_PART ? period + ahead : ahead;
+    return outlook->small && ahead != UINT32_MAX ? ahead / SMALL_SOONER : ahead;
 }
 
 /* Whether those that chose so far would rather have this one. */
@@ -106,16 +101,30 @@ static bool is_further(const struct furthest *furthest, const struct outlook *ou
     return rank == furthest->rank && outlook->segment->aged < furthest->chunk->segment->aged;
 }
 
-static bool may_leave(const struct outlook *outlook, enum standing standing)
+/* Whose frames are looked for: those of the dead, those of what leaves without a copy (but not what
+ * is used soon), of all others that live, or of both. */
+enum whose { WHOSE_DEAD, WHOSE_CLEAN, WHOSE_CHANGED, WHOSE_LIVE };
+
+static bool is_clean(const struct move *move, const struct outlook *outlook)
 {
-    if (!(outlook->has >> standing & 1)) return false;
-    return standing == STANDING_DEAD || !outlook->will_die;
+    if (!outlook->clean) return false;
+    uint32_t ahead = foresight_ahead_at(&move->foresight, outlook);
+    return ahead > move->foresight.following->op_count / CLEAN_PART;
 }
 
-static void consider(struct move *move, const struct outlook *outlook, enum standing standing,
+/* What dies before its next use does not leave, if live. */
+static bool may_leave(const struct move *move, const struct outlook *outlook, enum whose whose)
+{
+    if (whose == WHOSE_DEAD) return outlook->has >> STANDING_DEAD & 1;
+    if (!(outlook->has >> STANDING_LIVE & 1) || outlook->will_die) return false;
+    return whose == WHOSE_LIVE || is_clean(move, outlook) == (whose == WHOSE_CLEAN);
+}
+
+static void consider(struct move *move, const struct outlook *outlook, enum whose whose,
                      uint32_t ahead, struct furthest *furthest)
 {
     struct segment *segment = outlook->segment;
+    enum standing standing = whose == WHOSE_DEAD ? STANDING_DEAD : STANDING_LIVE;
     uint64_t pages;
     struct chunk *chunk = segment->captured ? NULL : find_chunk(segment, standing, &pages);
     if (!chunk) return;
@@ -125,11 +134,10 @@ static void consider(struct move *move, const struct outlook *outlook, enum stan
     }
     furthest->chunk = chunk;
     furthest->ahead = ahead;
-    furthest->rank = rank_of(move, outlook, ahead);
+    furthest->rank = rank_of(outlook, ahead);
 }
 
-/* STANDING_LIVE or STANDING_DEAD. What dies before its next use does not leave, if live. */
-static struct furthest find_furthest(struct move *move, unsigned card, enum standing standing)
+static struct furthest find_furthest(struct move *move, unsigned card, enum whose whose)
 {
     const struct outlooks *outlooks = &move->segments->outlooks[card];
     const struct outlook *best = NULL;
@@ -137,23 +145,23 @@ static struct furthest find_furthest(struct move *move, unsigned card, enum stan
     uint32_t best_rank = 0;
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
-        if (!may_leave(outlook, standing)) continue;
-        uint32_t rank = rank_of(move, outlook, foresight_ahead_at(&move->foresight, outlook));
+        if (!may_leave(move, outlook, whose)) continue;
+        uint32_t rank = rank_of(outlook, foresight_ahead_at(&move->foresight, outlook));
         if (best && (rank < best_rank ||
                      (rank == best_rank && outlook->segment->aged >= best->segment->aged)))
             continue;
         best = outlook;
         best_rank = rank;
     }
-    if (best) consider(move, best, standing, foresight_ahead_at(&move->foresight, best), &furthest);
+    if (best) consider(move, best, whose, foresight_ahead_at(&move->foresight, best), &furthest);
     if (!best || furthest.chunk) return furthest;
     furthest.busy_pages = 0;
     for (uint32_t i = 0; i < outlooks->count; i++) { /* it cannot leave: which can? */
         const struct outlook *outlook = &outlooks->of[i];
-        if (!may_leave(outlook, standing)) continue;
+        if (!may_leave(move, outlook, whose)) continue;
         uint32_t ahead = foresight_ahead_at(&move->foresight, outlook);
-        if (is_further(&furthest, outlook, rank_of(move, outlook, ahead)))
-            consider(move, outlook, standing, ahead, &furthest);
+        if (is_further(&furthest, outlook, rank_of(outlook, ahead)))
+            consider(move, outlook, whose, ahead, &furthest);
     }
     return furthest;
 }
@@ -183,13 +191,14 @@ bool foreseen_is_tired(struct move *move, unsigned card)
 
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action)
 {
-    struct furthest dead = find_furthest(move, card, STANDING_DEAD);
+    struct furthest dead = find_furthest(move, card, WHOSE_DEAD);
     if (dead.chunk) {
         move->dead_waits[card] = 0;
         return policy_send_away(move, dead.chunk, action);
     }
     if (waits_for_dead(move, card, dead.busy_pages)) return FOUND_BUSY;
-    struct furthest live = find_furthest(move, card, STANDING_LIVE);
+    struct furthest live = find_furthest(move, card, WHOSE_CLEAN);
+    if (!live.chunk) live = find_furthest(move, card, WHOSE_LIVE);
     if (live.chunk) return policy_send_away(move, live.chunk, action);
     return dead.busy_pages || live.busy_pages ? FOUND_BUSY : FOUND_NOTHING;
 }
@@ -210,7 +219,7 @@ static uint64_t growth_pages(const struct move *move, unsigned card, uint32_t ah
 /* Gives up the frame of what is dead, unless it is used again before `ahead`. */
 static bool drop_dead(struct move *move, unsigned card, uint32_t ahead, struct move_action *action)
 {
-    struct furthest dead = find_furthest(move, card, STANDING_DEAD);
+    struct furthest dead = find_furthest(move, card, WHOSE_DEAD);
     if (!dead.chunk || dead.ahead <= ahead) return false;
     return policy_send_away(move, dead.chunk, action) == FOUND_ACTION;
 }
@@ -284,22 +293,30 @@ bool foreseen_next(struct move *move, struct move_action *action)
     return false;
 }
 
-/* How many operations from now room runs short; UINT32_MAX: not within a period. */
-static uint32_t find_frontier(struct move *move, unsigned card)
+/* How many operations from now room runs short; UINT32_MAX: not within a period. With
+ * `clean_yields` what leaves without a copy makes room for all others: what is at home of it counts
+ * as room, and what comes back takes the place of more of it. */
+static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yields)
 {
     static uint32_t due[FORESIGHT_OPS + 1]; /* pages that come back; under the pool's lock */
     const struct foresight *foresight = &move->foresight;
     const struct outlooks *outlooks = &move->segments->outlooks[card];
     uint32_t last = foresight->following->op_count;
     unsigned home = move->home[card];
+    uint64_t clean_pages = 0, pages;
     memset(due, 0, (last + 1) * sizeof *due);
     for (uint32_t i = 0; i < outlooks->count; i++) {
-        uint32_t ahead = foresight_ahead_at(foresight, &outlooks->of[i]);
-        if (ahead <= last) due[ahead] += outlooks->of[i].absent_pages;
+        const struct outlook *outlook = &outlooks->of[i];
+        uint32_t ahead = foresight_ahead_at(foresight, outlook);
+        if (clean_yields && outlook->clean) {
+            if (find_chunk(outlook->segment, STANDING_LIVE, &pages)) clean_pages += pages;
+        } else if (ahead <= last) {
+            due[ahead] += outlook->absent_pages;
+        }
     }
-    int64_t room = (int64_t)(room_pages(move, card) + outlooks->dead_pages +
+    int64_t room = (int64_t)(room_pages(move, card) + outlooks->dead_pages + clean_pages +
                              move->coming_pages[home] + move->frames->place[home].parked_pages);
-    room -= (int64_t)move_reserve_pages(move);
+    room -= (int64_t)(move_reserve_pages(move) * (clean_pages ? CLEAN_RESERVES : 1));
     int64_t now = (int64_t)move->segments->needed_pages[card];
     for (uint32_t i = 1; i <= last; i++) {
         room -= due[i];
@@ -376,24 +393,31 @@ static bool copy_early(struct move *move, unsigned card, struct move_action *act
     return chunk && policy_copy_early(move, chunk, action);
 }
 
+/* Sends the one away that is used last of these, if its use is beyond that point. */
+static bool send_beyond(struct move *move, unsigned card, enum whose whose, uint32_t frontier,
+                        struct move_action *action)
+{
+    if (frontier == UINT32_MAX) return false;
+    uint32_t least = move->foresight.following->op_count / BEYOND_PART;
+    struct furthest live = find_furthest(move, card, whose);
+    if (!live.chunk || (live.ahead != UINT32_MAX && live.ahead <= frontier + least)) return false;
+    /* Later there may be a better choice, and the link out is not what takes time. */
+    if (!live.chunk->early && backup_is_trusted(live.chunk) && has_room(move, card)) return false;
+    return policy_send_away(move, live.chunk, action) == FOUND_ACTION;
+}
+
 bool foreseen_next_copy(struct move *move, struct move_action *action)
 {
     for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
         if (!move->refuges[card] || !has_lane_out(move, card)) continue;
         if (policy_looked(move, &move->looked_out[card])) continue;
-        uint32_t frontier = find_frontier(move, card);
-        uint32_t least = move->foresight.following->op_count / BEYOND_PART;
+        uint32_t frontier = find_frontier(move, card, false);
         if (frontier != UINT32_MAX && refuge_is_crowded(move, card) &&
             refuge_send_guest_on(move, card, true, action) == FOUND_ACTION)
             return true;
-        struct furthest live = {0};
-        if (frontier != UINT32_MAX) live = find_furthest(move, card, STANDING_LIVE);
-        bool beyond = live.chunk && (live.ahead == UINT32_MAX || live.ahead > frontier + least);
-        /* Later there may be a better choice, and the link out is not what takes time. */
-        bool waits =
-            beyond && !live.chunk->early && backup_is_trusted(live.chunk) && has_room(move, card);
-        if (beyond && !waits && policy_send_away(move, live.chunk, action) == FOUND_ACTION)
-            return true;
+        if (send_beyond(move, card, WHOSE_CLEAN, frontier, action)) return true;
+        uint32_t rest = frontier == UINT32_MAX ? frontier : find_frontier(move, card, true);
+        if (send_beyond(move, card, WHOSE_CHANGED, rest, action)) return true;
         if (frontier > move->ease_ops && copy_early(move, card, action)) return true;
         policy_note_look(move, &move->looked_out[card]);
     }

@@ -226,6 +226,43 @@ static void room_that_another_card_will_need_is_not_kept(void **state)
     assert_true(comes_home(1));
 }
 
+/* Whose chunk is copied out ahead of need; NULL: nobody's. */
+static struct segment *who_leaves_ahead(void)
+{
+    struct move_action action;
+    while (move_next(&move, MOVE_WORKER_COPIES, &action)) {
+        if (action.kind == MOVE_DO_COPY) return action.chunk->segment;
+        succeed(&action); /* a frame where it goes */
+    }
+    return NULL;
+}
+
+/* Card 0 has two chunks, used at FIRST_USE and at SECOND_USE, room for two more, and will need so
+ * many pages more; the one that is used first is clean. */
+static struct segment *leaves_beside_clean(unsigned needed, struct segment *full[4])
+{
+    overflow(full);
+    die(full[2]);
+    die(full[3]);
+    growth[0] = needed;
+    for (unsigned turn = 0; turn < 3; turn++) pass_until(0, full[0], full[1]);
+    make_clean(full[0]);
+    return who_leaves_ahead();
+}
+
+/* It does not leave itself: its use is too close to where room runs short. */
+static void a_clean_one_that_stays_holds_up_no_other(void **state)
+{
+    struct segment *full[4], *leaves = leaves_beside_clean(3 * CHUNK, full);
+    assert_ptr_equal(leaves, full[1]);
+}
+
+static void who_is_to_be_copied_stays_where_the_clean_make_room(void **state)
+{
+    struct segment *full[4];
+    assert_null(leaves_beside_clean(2 * CHUNK + CHUNK / 2, full));
+}
+
 /* One leaves card 0 ahead, since more will be needed there: also where another card needs less. */
 static void what_another_card_gives_up_is_no_room(void **state)
 {
@@ -236,11 +273,9 @@ static void what_another_card_gives_up_is_no_room(void **state)
     growth[0] = 2 * CHUNK;
     growth[1] = -2 * CHUNK;
     for (unsigned turn = 0; turn < 3; turn++) pass_until(0, full[0], full[1]);
-    struct move_action action;
-    while (move_next(&move, MOVE_WORKER_COPIES, &action) && action.kind == MOVE_DO_MAKE)
-        succeed(&action); /* where it goes */
-    assert_int_equal(action.kind, MOVE_DO_COPY);
-    assert_int_equal(action.from->place, home);
+    struct segment *leaves = who_leaves_ahead();
+    assert_non_null(leaves);
+    assert_int_equal(leaves->card, 0);
 }
 
 /* What is held on one card need not keep the others' memory from coming. */
@@ -277,6 +312,8 @@ int main(void)
         FORETOLD(of_those_not_used_again_the_older_leaves),
         TWO(room_that_the_card_will_need_is_kept),
         TWO(room_that_another_card_will_need_is_not_kept),
+        TWO(a_clean_one_that_stays_holds_up_no_other),
+        TWO(who_is_to_be_copied_stays_where_the_clean_make_room),
         TWO(what_another_card_gives_up_is_no_room),
         TWO(what_one_card_demands_holds_up_no_other),
     };
