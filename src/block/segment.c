@@ -206,6 +206,7 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     list_remove(&segment->shelf);
     bool bare = segment->state == SEGMENT_BARE;
     segment->state = SEGMENT_LIVE;
+    if (segment->card != card) segment->used_last = 0; /* operations are counted for each card */
     segment->card = card;
     if (bare) enter_outlook(segments, segment);
     if (segment->clean_chunks) forget_clean(segments, segment);

@@ -67,10 +67,11 @@ struct chunk {
     struct digest digest;
     struct span digest_span; /* what it is of */
     uint64_t left_at;        /* when it was last sent away, and */
-    uint64_t kept_at;        /* when it was last copied early, in operations (move/foresight.h) */
-    uint64_t ticket;         /* of the copy under way, in its lane; 0: not queued yet */
-    uint64_t live_bytes;     /* of blocks in it, where they are noted */
-    uint32_t index;          /* within the segment */
+    uint64_t
+        kept_at; /* when it was last copied early, in the card's operations (move/foresight.h) */
+    uint64_t ticket;     /* of the copy under way, in its lane; 0: not queued yet */
+    uint64_t live_bytes; /* of blocks in it, where they are noted */
+    uint32_t index;      /* within the segment */
     uint16_t pages;
     uint16_t pins;       /* operations that assemble what they need, it among that */
     uint8_t free_leaves; /* so many in a row cost no copy, nor an early one */
@@ -128,7 +129,8 @@ struct segment {
     uint64_t seen;        /* as of a block */
     uint32_t standings[STANDINGS]; /* its chunks, counted */
     uint32_t outlook;              /* its entry in those of its card; LIVE and RESTING */
-    /* What is known of it (move/foresight.h), in operations; what is foretold is in its outlook: */
+    /* What is known of it (move/foresight.h), in its card's operations; what is foretold is in its
+     * outlook: */
     uint64_t used_last;  /* when it was touched last; 0: not in a known period */
     uint32_t touch_last; /* its entry there */
     /* Whether it is found as it was when it leaves (move/backup.h): */
@@ -152,7 +154,7 @@ struct segment {
 /* Of a segment that is LIVE or RESTING, what those need who choose which one moves: side by side,
  * since they look at all of them again and again. */
 struct outlook {
-    uint64_t next_use; /* when it is touched next, in operations; 0: not known */
+    uint64_t next_use; /* when it is touched next, in the card's operations; 0: not known */
     struct segment *segment;
     uint32_t absent_pages; /* of chunks ABSENT and live */
     uint8_t has;           /* bit i: it has chunks of enum standing i */

@@ -67,7 +67,7 @@ static struct chunk *find_nearest(const struct move *move, unsigned card, enum s
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
         if (!(outlook->has >> standing & 1)) continue;
-        uint32_t one = foresight_ahead_at(&move->foresight, outlook);
+        uint32_t one = foresight_ahead_at(&move->foresight, card, outlook);
         if (one >= *ahead) continue;
         uint64_t pages;
         struct chunk *chunk = find_chunk(outlook->segment, standing, &pages);
@@ -108,8 +108,9 @@ enum whose { WHOSE_DEAD, WHOSE_CLEAN, WHOSE_CHANGED, WHOSE_LIVE };
 static bool is_clean(const struct move *move, const struct outlook *outlook)
 {
     if (!outlook->clean) return false;
-    uint32_t ahead = foresight_ahead_at(&move->foresight, outlook);
-    return ahead > move->foresight.following->op_count / CLEAN_PART;
+    unsigned card = outlook->segment->card;
+    uint32_t ahead = foresight_ahead_at(&move->foresight, card, outlook);
+    return ahead > foresight_length(&move->foresight, card) / CLEAN_PART;
 }
 
 /* What dies before its next use does not leave, if live. */
@@ -146,20 +147,21 @@ static struct furthest find_furthest(struct move *move, unsigned card, enum whos
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
         if (!may_leave(move, outlook, whose)) continue;
-        uint32_t rank = rank_of(outlook, foresight_ahead_at(&move->foresight, outlook));
+        uint32_t rank = rank_of(outlook, foresight_ahead_at(&move->foresight, card, outlook));
         if (best && (rank < best_rank ||
                      (rank == best_rank && outlook->segment->aged >= best->segment->aged)))
             continue;
         best = outlook;
         best_rank = rank;
     }
-    if (best) consider(move, best, whose, foresight_ahead_at(&move->foresight, best), &furthest);
+    if (best)
+        consider(move, best, whose, foresight_ahead_at(&move->foresight, card, best), &furthest);
     if (!best || furthest.chunk) return furthest;
     furthest.busy_pages = 0;
     for (uint32_t i = 0; i < outlooks->count; i++) { /* it cannot leave: which can? */
         const struct outlook *outlook = &outlooks->of[i];
         if (!may_leave(move, outlook, whose)) continue;
-        uint32_t ahead = foresight_ahead_at(&move->foresight, outlook);
+        uint32_t ahead = foresight_ahead_at(&move->foresight, card, outlook);
         if (is_further(&furthest, outlook, rank_of(outlook, ahead)))
             consider(move, outlook, whose, ahead, &furthest);
     }
@@ -207,10 +209,11 @@ enum found foreseen_evict(struct move *move, unsigned card, struct move_action *
 static uint64_t growth_pages(const struct move *move, unsigned card, uint32_t ahead)
 {
     const struct foresight *foresight = &move->foresight;
-    uint32_t last = ahead < foresight->following->op_count ? ahead : foresight->following->op_count;
+    struct foresight_walk walk = foresight_walk_begin(foresight, card);
+    uint32_t length = foresight_length(foresight, card), last = ahead < length ? ahead : length;
     uint64_t now = move->segments->needed_pages[card], most = now;
     for (uint32_t i = 1; i <= last; i++) {
-        uint64_t needed = foresight_needed_pages(foresight, card, i);
+        uint64_t needed = foresight_walk_on(&walk);
         if (needed > most) most = needed;
     }
     return most - now;
@@ -301,13 +304,14 @@ static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yield
     static uint32_t due[FORESIGHT_OPS + 1]; /* pages that come back; under the pool's lock */
     const struct foresight *foresight = &move->foresight;
     const struct outlooks *outlooks = &move->segments->outlooks[card];
-    uint32_t last = foresight->following->op_count;
+    struct foresight_walk walk = foresight_walk_begin(foresight, card);
+    uint32_t last = foresight_length(foresight, card);
     unsigned home = move->home[card];
     uint64_t clean_pages = 0, pages;
     memset(due, 0, (last + 1) * sizeof *due);
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
-        uint32_t ahead = foresight_ahead_at(foresight, outlook);
+        uint32_t ahead = foresight_ahead_at(foresight, card, outlook);
         if (clean_yields && outlook->clean) {
             if (find_chunk(outlook->segment, STANDING_LIVE, &pages)) clean_pages += pages;
         } else if (ahead <= last) {
@@ -320,7 +324,7 @@ static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yield
     int64_t now = (int64_t)move->segments->needed_pages[card];
     for (uint32_t i = 1; i <= last; i++) {
         room -= due[i];
-        if (room < (int64_t)foresight_needed_pages(foresight, card, i) - now) return i;
+        if (room < (int64_t)foresight_walk_on(&walk) - now) return i;
     }
     return UINT32_MAX;
 }
@@ -337,8 +341,9 @@ static bool has_room(const struct move *move, unsigned card)
  * now. False also where it was not used since it was copied early. */
 static bool leaves_again(const struct move *move, const struct chunk *chunk, uint64_t *ahead)
 {
-    uint64_t period = move->foresight.following->op_count, now = move->foresight.clock;
     const struct segment *segment = chunk->segment;
+    uint64_t period = foresight_length(&move->foresight, segment->card);
+    uint64_t now = move->foresight.clocks[segment->card];
     if (!chunk->left_at || chunk->left_at + period <= now || segment->unchecked) return false;
     *ahead = chunk->left_at + period - now;
     return *ahead > EARLY_OPS && segment->used_last > chunk->kept_at;
@@ -354,7 +359,7 @@ static struct chunk *find_early(struct move *move, unsigned card)
     {
         struct segment *segment = list_entry(node, struct segment, age);
         const struct outlook *outlook = segment_outlook(move->segments, segment);
-        bool soon = foresight_ahead_at(&move->foresight, outlook) < EARLY_OPS;
+        bool soon = foresight_ahead_at(&move->foresight, card, outlook) < EARLY_OPS;
         if (soon || segment->captured || outlook->will_die || outlook->clean) continue;
         for (uint32_t i = 0; i < segment->chunk_count; i++) {
             struct chunk *chunk = &segment->chunks[i];
@@ -377,9 +382,10 @@ static bool early_copies_pay(const struct move *move, unsigned card)
 {
     const struct foresight *foresight = &move->foresight;
     if (!foresight_is_calm(foresight)) return false;
+    struct foresight_walk walk = foresight_walk_begin(foresight, card);
     uint64_t most = 0;
-    for (uint32_t i = 0; i < foresight->following->op_count; i++) {
-        uint64_t needed = foresight_needed_pages(foresight, card, i);
+    for (uint32_t i = foresight_length(foresight, card); i > 0; i--) {
+        uint64_t needed = foresight_walk_on(&walk);
         if (needed > most) most = needed;
     }
     return 3 * most >= 5 * (uint64_t)move->frames->place[move->home[card]].capacity_pages;
@@ -398,7 +404,7 @@ static bool send_beyond(struct move *move, unsigned card, enum whose whose, uint
                         struct move_action *action)
 {
     if (frontier == UINT32_MAX) return false;
-    uint32_t least = move->foresight.following->op_count / BEYOND_PART;
+    uint32_t least = foresight_length(&move->foresight, card) / BEYOND_PART;
     struct furthest live = find_furthest(move, card, whose);
     if (!live.chunk || (live.ahead != UINT32_MAX && live.ahead <= frontier + least)) return false;
     /* Later there may be a better choice, and the link out is not what takes time. */

@@ -15,7 +15,7 @@ vp_status foresight_create(struct foresight *foresight, const struct segments *s
 static void forget(struct foresight_period *period)
 {
     free(period->ops);
-    for (unsigned card = 0; card < VP_MAX_CARDS; card++) free(period->needed_pages[card]);
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++) free(period->cards[card].needed);
     memset(period, 0, sizeof *period);
 }
 
@@ -78,7 +78,7 @@ static void fulfil(struct foresight *foresight, const struct segment *segment)
 {
     if (!segment->used_last || segment->touch_last >= foresight->touch_count) return;
     struct foresight_touch *touch = &foresight->touches[segment->touch_last];
-    uint64_t ahead = foresight->clock - segment->used_last;
+    uint64_t ahead = foresight->clocks[segment->card] - segment->used_last;
     if (touch->segment == segment && ahead < UINT32_MAX) touch->ahead = (uint32_t)ahead;
 }
 
@@ -99,10 +99,9 @@ static bool make_room(struct foresight *foresight, struct foresight_op *op, uint
 /* A touch that the operation did not have in its last turn, of a segment that is to be used further
  * on: an address in an unused parameter, more often than not. It changes nothing that is foretold,
  * unless it comes again. */
-static bool is_stray(const struct foresight *foresight, const struct foresight_op *op,
-                     const struct outlook *outlook)
+static bool is_stray(const struct foresight_op *op, const struct outlook *outlook, uint64_t clock)
 {
-    return op->noted && !outlook->has_died && outlook->next_use > foresight->clock;
+    return op->noted && !outlook->has_died && outlook->next_use > clock;
 }
 
 /* What the operation's last turn foretells of its touches now, entered in `now`. */
@@ -129,9 +128,16 @@ static void match(const struct foresight *foresight, const struct foresight_op *
     }
 }
 
+/* Operations of the card in the period, at most: those that never came yet may be the card's. What
+ * is used later than foretold would pass for something that is not used any more. */
+static uint32_t length_of(const struct foresight_period *period, unsigned card)
+{
+    return period->cards[card].op_count + (period->op_count - period->known);
+}
+
 /* Enters this turn's touches beside the last turn's. */
-static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t op_count,
-                  const struct move_touch *touches, uint32_t count)
+static void enter(struct foresight *foresight, const struct foresight_period *period,
+                  struct foresight_op *op, const struct move_touch *touches, uint32_t count)
 {
     struct foresight_touch *now = &foresight->touches[op->spare];
     match(foresight, op, touches, count, now);
@@ -143,28 +149,31 @@ static void enter(struct foresight *foresight, struct foresight_op *op, uint32_t
             continue;
         }
         struct outlook *outlook = segment_outlook(foresight->segments, segment);
+        uint64_t clock = foresight->clocks[segment->card];
         now[k].segment = segment;
-        if (!same && is_stray(foresight, op, outlook)) continue;
+        if (!same && is_stray(op, outlook, clock)) continue;
         fulfil(foresight, segment);
         outlook->has_died = false;
-        outlook->next_use = foresight->clock + (now[k].ahead ? now[k].ahead : op_count);
+        outlook->next_use =
+            clock + (now[k].ahead ? now[k].ahead : length_of(period, segment->card));
         outlook->will_die = now[k].dies;
         now[k].dies = false; /* unless it dies again */
         segment->touch_last = op->spare + k;
-        segment->used_last = foresight->clock;
+        segment->used_last = clock;
     }
     op->spare = op->first;
     op->first = (uint32_t)(now - foresight->touches);
     op->count = count;
-    op->noted = true;
 }
 
 /* The entry of the segment in one of the operations that come next; UINT32_MAX: in none. */
 static uint32_t entry_near(const struct foresight *foresight, const struct segment *segment)
 {
-    const struct foresight_period *period = foresight->following;
-    for (uint32_t i = 1; i <= foresight->strayed + FORESIGHT_NEAR; i++) {
-        const struct foresight_op *op = &period->ops[(foresight->at + i) % period->op_count];
+    struct foresight_walk walk = foresight_walk_begin(foresight, segment->card);
+    uint32_t most = foresight_length(foresight, segment->card);
+    for (uint32_t i = 1; i <= foresight->strayed + FORESIGHT_NEAR && i <= most; i++) {
+        foresight_walk_on(&walk);
+        const struct foresight_op *op = &foresight->following->ops[walk.op];
         for (uint32_t k = 0; k < op->count; k++)
             if (foresight->touches[op->first + k].segment == segment) return op->first + k;
     }
@@ -176,15 +185,16 @@ static uint32_t entry_near(const struct foresight *foresight, const struct segme
 static void note_stray(struct foresight *foresight, struct segment *segment)
 {
     struct outlook *outlook = segment_outlook(foresight->segments, segment);
-    if (outlook->next_use > foresight->clock + foresight->strayed + FORESIGHT_NEAR) return;
+    uint64_t clock = foresight->clocks[segment->card];
+    if (outlook->next_use > clock + foresight->strayed + FORESIGHT_NEAR) return;
     uint32_t entry = entry_near(foresight, segment);
     uint32_t ahead = entry == UINT32_MAX ? 0 : foresight->touches[entry].ahead;
     if (ahead == 0) return;
     fulfil(foresight, segment);
-    outlook->next_use = foresight->clock + ahead;
+    outlook->next_use = clock + ahead;
     outlook->will_die = foresight->touches[entry].dies;
     segment->touch_last = entry;
-    segment->used_last = foresight->clock;
+    segment->used_last = clock;
 }
 
 static void note_unknown(struct foresight *foresight, const struct move_touch *touches,
@@ -206,24 +216,59 @@ static void note_unknown(struct foresight *foresight, const struct move_touch *t
     }
 }
 
-/* Most programs use one card: a card's row is made once something is needed there. Without memory
- * for it, nothing is foretold of the card's room. */
-static void note_needed(const struct foresight *foresight, struct foresight_period *period,
-                        uint32_t at, const uint64_t *needed_pages)
+_Static_assert(VP_MAX_CARDS <= 16, "a bit of foresight_op.cards for each");
+
+/* Whose operation it is: the cards' that own what it touches; all of them where it touches nothing.
+ */
+static uint32_t cards_of(const struct foresight *foresight, const struct move_touch *touches,
+                         uint32_t count)
 {
-    for (uint32_t left = foresight->segments->cards; left; left &= left - 1) {
-        unsigned card = (unsigned)__builtin_ctz(left);
-        uint32_t **row = &period->needed_pages[card];
-        if (!*row && needed_pages[card]) *row = calloc(period->op_count, sizeof **row);
-        if (*row) (*row)[at] = (uint32_t)needed_pages[card];
+    uint32_t cards = 0;
+    for (uint32_t k = 0; k < count; k++)
+        if (touches[k].segment->state != SEGMENT_BARE) cards |= 1u << touches[k].segment->card;
+    return cards ? cards : foresight->segments->cards;
+}
+
+static void pass(struct foresight *foresight, uint32_t cards)
+{
+    foresight->clock++;
+    for (uint32_t left = cards; left; left &= left - 1) foresight->clocks[__builtin_ctz(left)]++;
+}
+
+/* Enters operation `at` with the cards it belongs to. Most programs use one: a card's row is made
+ * with its first operation. Without memory for it nothing is foretold of the card's room. */
+static void note_cards(struct foresight_period *period, uint32_t at, uint32_t cards,
+                       const uint64_t *needed_pages)
+{
+    struct foresight_op *op = &period->ops[at];
+    for (uint32_t left = op->cards & ~cards; left; left &= left - 1) {
+        struct foresight_card *card = &period->cards[__builtin_ctz(left)];
+        card->needed[at] = 0;
+        card->op_count--;
     }
+    for (uint32_t left = cards; left; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
+        struct foresight_card *card = &period->cards[i];
+        if (!card->needed) card->needed = calloc(period->op_count, sizeof *card->needed);
+        if (!card->needed) {
+            cards &= ~(1u << i);
+            continue;
+        }
+        card->op_count += card->needed[at] == 0;
+        card->needed[at] = (uint32_t)needed_pages[i] + 1;
+        card->at = at;
+    }
+    op->cards = (uint16_t)cards;
+    period->known += !op->noted;
+    op->noted = true;
 }
 
 void foresight_note(struct foresight *foresight, uint32_t number, uint32_t op_count, uint32_t at,
                     const struct move_touch *touches, uint32_t count,
                     const uint64_t needed_pages[VP_MAX_CARDS])
 {
-    foresight->clock++;
+    uint32_t cards = cards_of(foresight, touches, count);
+    pass(foresight, cards);
     struct foresight_period *period = number ? find(foresight, number, op_count) : NULL;
     if (!period || at >= op_count) {
         note_unknown(foresight, touches, count);
@@ -235,13 +280,12 @@ void foresight_note(struct foresight *foresight, uint32_t number, uint32_t op_co
         note_unknown(foresight, touches, count);
         return;
     }
-    enter(foresight, op, op_count, touches, count);
-    note_needed(foresight, period, at, needed_pages);
+    enter(foresight, period, op, touches, count);
+    note_cards(period, at, cards, needed_pages);
     foresight->following = period;
     foresight->strayed = 0;
     period->used = foresight->clock;
     period->notes++;
-    foresight->at = at;
 }
 
 void foresight_died(struct foresight *foresight, struct segment *segment)

@@ -3,9 +3,10 @@
  * Where the program is in a known period (trace/finder.h), each operation is an entry of that
  * period: the segments it touched last time, and for each how many operations later it was touched
  * again. So at the operation's next turn the next use of what it touches is known. With it goes how
- * much lived at each operation, for each card: what is about to be born or to die. A touch is known
- * by its place among the operation's touches, since allocators put the same thing elsewhere each
- * time; by the segment's address where there are more or fewer touches than last time.
+ * much lived at each operation: what is about to be born or to die. Operations are counted for each
+ * card, by what they touch: cards whose threads race do not push back each other's. A touch is
+ * known by its place among the operation's touches, since allocators put the same thing elsewhere
+ * each time; by the segment's address where there are more or fewer touches than last time.
  *
  * A wrong forecast costs time only: it decides what leaves and what comes early, never whether
  * something is there. Pure; under the pool's lock. */
@@ -40,24 +41,34 @@ struct foresight_op {
     uint32_t first, count; /* its last turn's part of the touches */
     uint32_t spare, room;  /* where its next turn's goes: for so many, as where `first` is */
     bool noted;            /* it has been entered */
+    uint16_t cards;        /* bit i: it is one of card i's operations */
+};
+
+/* What a period is to a card: those of its operations that touch what is the card's, or nothing. */
+struct foresight_card {
+    uint32_t
+        *needed; /* of each operation: 0: it is not the card's; else, when it was entered, pages
+                    of the card's chunks in which something lived, and 1; NULL: none is */
+    uint32_t op_count; /* that are the card's */
+    uint32_t at;       /* of them the one entered last */
 };
 
 struct foresight_period {
     uint32_t number; /* the finder's; 0: none */
     uint32_t op_count;
+    uint32_t known; /* operations that were entered */
     uint64_t used;  /* when it was followed last */
     uint64_t notes; /* operations entered in it */
     struct foresight_op *ops;
-    /* Of each card, when an operation was entered; NULL: nothing was needed there so far. */
-    uint32_t *needed_pages[VP_MAX_CARDS];
+    struct foresight_card cards[VP_MAX_CARDS];
 };
 
 struct foresight {
     const struct segments *segments;
-    uint64_t clock; /* operations so far; the first is 1 */
+    uint64_t clock;                /* operations so far; the first is 1 */
+    uint64_t clocks[VP_MAX_CARDS]; /* the same of each card's */
     struct foresight_period periods[FORESIGHT_PERIODS];
     const struct foresight_period *following; /* NULL: nothing is foretold */
-    uint32_t at;                              /* the operation entered last */
     uint32_t strayed;                         /* unknown operations since */
     uint64_t unknown_at;                      /* the last one, by the clock */
     struct foresight_touch *touches;
@@ -79,13 +90,13 @@ void foresight_note(struct foresight *foresight, uint32_t period, uint32_t op_co
 /* What lived in the segment is dead. */
 void foresight_died(struct foresight *foresight, struct segment *segment);
 
-/* Operations until a segment's next use, from 1; UINT32_MAX: none is foretold. */
-static inline uint32_t foresight_ahead_at(const struct foresight *foresight,
+/* Operations of the card until the next use of a segment of its own, from 1; UINT32_MAX: none is
+ * foretold. */
+static inline uint32_t foresight_ahead_at(const struct foresight *foresight, unsigned card,
                                           const struct outlook *outlook)
 {
-    uint64_t ahead = outlook->next_use - foresight->clock;
-    return outlook->next_use > foresight->clock && ahead < UINT32_MAX ? (uint32_t)ahead
-                                                                      : UINT32_MAX;
+    uint64_t clock = foresight->clocks[card], ahead = outlook->next_use - clock;
+    return outlook->next_use > clock && ahead < UINT32_MAX ? (uint32_t)ahead : UINT32_MAX;
 }
 
 /* The segment is not BARE. Without foresight none is foretold. */
@@ -93,7 +104,8 @@ static inline uint32_t foresight_ahead(const struct foresight *foresight,
                                        const struct segment *segment)
 {
     if (!foresight->segments) return UINT32_MAX;
-    return foresight_ahead_at(foresight, segment_outlook(foresight->segments, segment));
+    return foresight_ahead_at(foresight, segment->card,
+                              segment_outlook(foresight->segments, segment));
 }
 
 /* True where enough is known to act on. */
@@ -108,13 +120,33 @@ static inline bool foresight_is_calm(const struct foresight *foresight)
     return foresight->clock - foresight->unknown_at > foresight->following->op_count;
 }
 
-/* Pages of the card's chunks in which something lives, `ahead` operations from now. */
-static inline uint64_t foresight_needed_pages(const struct foresight *foresight, unsigned card,
-                                              uint32_t ahead)
+/* Operations of the card in a period; 0: nothing is foretold of it. */
+static inline uint32_t foresight_length(const struct foresight *foresight, unsigned card)
+{
+    return foresight->following->cards[card].op_count;
+}
+
+/* Over the card's operations ahead, as many as there are in a period. */
+struct foresight_walk {
+    const uint32_t *needed;
+    uint32_t op, op_count;
+};
+
+static inline struct foresight_walk foresight_walk_begin(const struct foresight *foresight,
+                                                         unsigned card)
 {
     const struct foresight_period *period = foresight->following;
-    const uint32_t *needed = period->needed_pages[card];
-    return needed ? needed[(foresight->at + ahead) % period->op_count] : 0;
+    return (struct foresight_walk){period->cards[card].needed, period->cards[card].at,
+                                   period->op_count};
+}
+
+/* On to the next one, of which there is one: pages of the card's chunks in which something lives
+ * then. */
+static inline uint64_t foresight_walk_on(struct foresight_walk *walk)
+{
+    do walk->op = walk->op + 1 < walk->op_count ? walk->op + 1 : 0;
+    while (!walk->needed[walk->op]);
+    return walk->needed[walk->op] - 1;
 }
 
 #endif

@@ -165,7 +165,7 @@ enum found policy_send_away(struct move *move, struct chunk *chunk, struct move_
     }
     action->paid = chunk->early;
     chunk->early = false;
-    chunk->left_at = move->foresight.clock;
+    chunk->left_at = move->foresight.clocks[chunk->segment->card];
     policy_start_copy(move, chunk, MOVE_LEAVE, target, action);
     return FOUND_ACTION;
 }
@@ -186,7 +186,7 @@ bool policy_copy_early(struct move *move, struct chunk *chunk, struct move_actio
     }
     action->digest = true;
     chunk->early = true;
-    chunk->kept_at = move->foresight.clock;
+    chunk->kept_at = move->foresight.clocks[card];
     policy_start_copy(move, chunk, MOVE_LEAVE, target, action);
     return true;
 }
