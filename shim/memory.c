@@ -316,6 +316,10 @@ REFUSE(cuMemGetHandleForAddressRange, address,
        (void *handle, CUdeviceptr address, size_t bytes, int type, unsigned long long flags),
        (handle, address, bytes, type, flags))
 
+REFUSE(cuMulticastBindMem, memory, /* a handle from vmm.c */
+       (CUmemGenericAllocationHandle multicast, size_t offset, CUmemGenericAllocationHandle memory,
+        size_t memory_offset, size_t bytes, unsigned long long flags),
+       (multicast, offset, memory, memory_offset, bytes, flags))
 REFUSE(cuMulticastBindAddr, address,
        (CUmemGenericAllocationHandle multicast, size_t offset, CUdeviceptr address, size_t bytes,
         unsigned long long flags),
@@ -340,6 +344,7 @@ const struct shim_wrap shim_memory_wraps[] = {
     SHIM_ROW_ONE(cuIpcGetMemHandle, 4010),
     SHIM_ROW_ONE(cuMemRetainAllocationHandle, 11000),
     SHIM_ROW_ONE(cuMemGetHandleForAddressRange, 11070),
+    SHIM_ROW_ONE(cuMulticastBindMem, 12010),
     SHIM_ROW_ONE(cuMulticastBindAddr, 12010),
     SHIM_ROWS_END,
 };

@@ -62,6 +62,14 @@ static struct vmm_block *take_handle(CUmemGenericAllocationHandle handle)
     return NULL;
 }
 
+/* An address, or a handle, of the pool. Where no block has it, it is of memory that was freed, or
+ * that never was XLA's: the driver may find a mapping of ours there, and is not asked. */
+static bool is_pools(uint64_t value)
+{
+    vp_pool *pool = shim_pool();
+    return pool && pool_owns(pool, value);
+}
+
 static void give_back(CUdeviceptr address, uint64_t number)
 {
     struct pool_range range;
@@ -109,15 +117,20 @@ static bool is_xla(const void *caller)
     return false;
 }
 
-/* What the pool's memory can be: of the current card, where kernels reach it and nothing else. */
+/* What the pool's memory can be: of the current card, where kernels reach it and nothing else. Of
+ * what is no multiple of the granularity the driver says that it is wrong. */
 static bool suits(const CUmemAllocationProp *prop, size_t bytes, unsigned long long flags)
 {
     CUdevice device;
+    size_t grain = 0;
     return prop && bytes && !flags && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
            prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
            !prop->allocFlags.compressionType && !prop->allocFlags.usage &&
            shim_computes(prop->location.id) &&
-           shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS && device == prop->location.id;
+           shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS && device == prop->location.id &&
+           shim_driver.cuMemGetAllocationGranularity(
+               &grain, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS &&
+           grain && bytes % grain == 0;
 }
 
 /* CUDA_ERROR_NOT_FOUND: the pool has no such memory. */
@@ -169,6 +182,7 @@ static CUresult cuMemRelease_wrap(CUmemGenericAllocationHandle handle)
 {
     created = 0;
     struct vmm_block *block = take_handle(handle);
+    if (!block && is_pools(handle)) return CUDA_ERROR_INVALID_VALUE;
     if (!block) return SHIM_REAL(cuMemRelease, (CUmemGenericAllocationHandle))(handle);
     block->handles--;
     return leave(block, CUDA_SUCCESS);
@@ -188,6 +202,7 @@ static CUresult cuMemGetAllocationPropertiesFromHandle_wrap(CUmemAllocationProp 
                                                             CUmemGenericAllocationHandle handle)
 {
     struct vmm_block *block = prop ? take_handle(handle) : NULL;
+    if (!block && is_pools(handle)) return CUDA_ERROR_INVALID_VALUE;
     if (!block)
         return SHIM_REAL(cuMemGetAllocationPropertiesFromHandle,
                          (CUmemAllocationProp *, CUmemGenericAllocationHandle))(prop, handle);
@@ -201,6 +216,7 @@ static CUresult cuMemGetAllocationPropertiesFromHandle_wrap(CUmemAllocationProp 
 static CUresult cuMemExportToShareableHandle_wrap EXPORT_PARAMS
 {
     struct vmm_block *block = take_handle(handle);
+    if (!block && is_pools(handle)) return CUDA_ERROR_INVALID_VALUE;
     if (!block)
         return SHIM_REAL(cuMemExportToShareableHandle, EXPORT_PARAMS)(shareable, handle, type,
                                                                       flags);
@@ -232,6 +248,7 @@ static CUresult cuMemAddressFree_wrap(CUdeviceptr address, size_t bytes)
 {
     created = 0;
     struct vmm_block *block = take(address);
+    if (!block && is_pools(address)) return CUDA_ERROR_INVALID_VALUE;
     if (!block) return SHIM_REAL(cuMemAddressFree, (CUdeviceptr, size_t))(address, bytes);
     bool fine =
         block->reserved && !block->mapped && address == block->address && bytes == block->bytes;
@@ -256,6 +273,7 @@ static CUresult cuMemMap_wrap MAP_PARAMS
         return leave(block, again ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
     }
     if (there) return leave(there, refuse("cuMemMap", "to map other memory to its addresses"));
+    if (is_pools(address) || is_pools(handle)) return CUDA_ERROR_INVALID_VALUE;
     CUresult result;
     struct shim_retry retry = {0};
     do result = SHIM_REAL(cuMemMap, MAP_PARAMS)(address, bytes, offset, handle, flags);
@@ -267,6 +285,7 @@ static CUresult cuMemUnmap_wrap(CUdeviceptr address, size_t bytes)
 {
     created = 0;
     struct vmm_block *block = take(address);
+    if (!block && is_pools(address)) return CUDA_ERROR_INVALID_VALUE;
     if (!block) return SHIM_REAL(cuMemUnmap, (CUdeviceptr, size_t))(address, bytes);
     bool fine = block->mapped && address == block->address && bytes == block->bytes;
     if (fine) block->mapped = false;
@@ -294,6 +313,7 @@ static CUresult cuMemSetAccess_wrap SET_PARAMS
         return may ? CUDA_SUCCESS
                    : refuse("cuMemSetAccess", "to open it to what is not a card that computes");
     }
+    if (is_pools(address)) return CUDA_ERROR_INVALID_VALUE;
     CUresult result;
     struct shim_retry retry = {0};
     do result = SHIM_REAL(cuMemSetAccess, SET_PARAMS)(address, bytes, access, count);

@@ -3,7 +3,7 @@
  *
  * vmm_alloc and vmm_free are cuMemAlloc and cuMemFree for `full`; vmm_trial makes the calls one by
  * one, with mistakes, and returns the number of the first that did not answer as expected; 0: all
- * did. */
+ * did. vmm_stale goes on with what is freed, and with memory from cuMemAlloc. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 int vmm_alloc(CUdeviceptr *address, size_t bytes);
 int vmm_free(CUdeviceptr address);
 int vmm_trial(void);
+int vmm_stale(void);
 
 typedef CUmemGenericAllocationHandle handle_t;
 
@@ -28,6 +29,8 @@ static CUresult (*get_access)(unsigned long long *, const CUmemLocation *, CUdev
 static CUresult (*range_of)(CUdeviceptr *, size_t *, CUdeviceptr);
 static CUresult (*properties_of)(CUmemAllocationProp *, handle_t);
 static CUresult (*export_handle)(void *, handle_t, int, unsigned long long);
+static CUresult (*alloc)(CUdeviceptr *, size_t), (*set)(CUdeviceptr, unsigned char, size_t);
+static CUresult (*read_back)(void *, CUdeviceptr, size_t);
 static CUresult (*granularity)(size_t *, const CUmemAllocationProp *, int);
 
 static void *find(void *driver, const char *symbol)
@@ -58,6 +61,9 @@ static void load(void)
     LOAD(range_of, "cuMemGetAddressRange_v2");
     LOAD(properties_of, "cuMemGetAllocationPropertiesFromHandle");
     LOAD(export_handle, "cuMemExportToShareableHandle");
+    LOAD(alloc, "cuMemAlloc_v2");
+    LOAD(set, "cuMemsetD8_v2");
+    LOAD(read_back, "cuMemcpyDtoH_v2");
     LOAD(granularity, "cuMemGetAllocationGranularity");
     LOAD(create, "cuMemCreate");
 }
@@ -169,5 +175,42 @@ int vmm_trial(void)
     EXPECT(release(other), OK);
     EXPECT(address_free(at, BYTES), OK);
     EXPECT(address_free(elsewhere, 2 * BYTES), OK); /* 50 */
+    return 0;
+}
+
+/* The pool keeps what was freed mapped, so that the driver would carry these out. */
+int vmm_stale(void)
+{
+    enum { BYTES = 8 << 20, GRAIN = 2 << 20 };
+    int step = 0;
+    unsigned char last = 0;
+    CUdevice device;
+    CUcontext context;
+    handle_t handle, native;
+    CUdeviceptr at, plain, again;
+    CUmemAllocationProp asked;
+    load();
+    EXPECT(init(0), OK);
+    EXPECT(device_get(&device, 0), OK);
+    EXPECT(retain_context(&context, device), OK);
+    EXPECT(set_current(context), OK);
+    EXPECT(vmm_alloc(&at, BYTES), 0); /* 5 */
+    EXPECT(retain(&handle, (void *)(uintptr_t)at), OK);
+    EXPECT(release(handle), OK);
+    EXPECT(set(at, 7, BYTES), OK);
+    EXPECT(vmm_free(at), 0);
+    EXPECT(release(handle), WRONG); /* 10 */
+    EXPECT(properties_of(&asked, handle), WRONG);
+    EXPECT(unmap(at, BYTES), WRONG);
+    EXPECT(address_free(at, BYTES), WRONG);
+    EXPECT(set_access(at, BYTES, &access_desc, 1), WRONG);
+    EXPECT(alloc(&plain, BYTES), OK); /* 15: takes over what was freed, as it is mapped */
+    EXPECT(set(plain, 9, BYTES), OK);
+    EXPECT(unmap(plain, BYTES), WRONG);
+    EXPECT(read_back(&last, plain + BYTES - 1, 1), OK);
+    EXPECT(last, 9);
+    EXPECT(create(&native, GRAIN + 1, &prop, 0), WRONG); /* 20 */
+    EXPECT(vmm_alloc(&again, BYTES), 0);
+    EXPECT(vmm_free(again), 0);
     return 0;
 }

@@ -85,6 +85,11 @@ class Reports(unittest.TestCase):
         self.assertIn("cuMemMap: to map it elsewhere", done.stderr)
         self.assertEqual(report["live_bytes"], 0)
 
+    def test_what_xla_has_freed_stays_the_pools(self):
+        plugin = os.path.join(PROGRAMS, "libxla_cuda_plugin_alike.so")
+        done, _ = run(["--hbm", "64M"], sys.executable, "-c", OPEN.format(plugin, "vmm_stale"))
+        self.assertEqual(done.stdout, "0\n", done.stderr)
+
     def test_a_refusal_says_how_much_is_where(self):
         full = os.path.join(PROGRAMS, "full")
         done, _ = run(["--hbm", "128M", "--host", "64M"], full, "pieces", "256M", "1")

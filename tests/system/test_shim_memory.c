@@ -230,9 +230,42 @@ static void what_pins_memory_is_refused(void **state)
 #define BIND_TYPES (unsigned long long, size_t, CUdeviceptr, size_t, unsigned long long)
     assert_int_equal(CALL(cuMulticastBindAddr, BIND_TYPES, (1, 0, POOL(0), 64, 0)),
                      CUDA_ERROR_NOT_SUPPORTED);
+#define BIND_MEM_TYPES                                                                             \
+    (unsigned long long, size_t, unsigned long long, size_t, size_t, unsigned long long)
+    assert_int_equal(CALL(cuMulticastBindMem, BIND_MEM_TYPES, (1, 0, POOL(0), 0, 64, 0)),
+                     CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_DRIVERS(cuMulticastBindMem, BIND_MEM_TYPES, (1, 0, NOT_POOL, 0, 64, 0));
     CHECK_DRIVERS(cuMulticastBindAddr, BIND_TYPES, (1, 0, NOT_POOL, 64, 0));
     CHECK_DRIVERS(cuIpcGetMemHandle, IPC_TYPES, (handle, NOT_POOL));
     CHECK_DRIVERS(cuMemRetainAllocationHandle, IPC_TYPES, (handle, NOT_POOL));
+}
+
+/* Of what XLA has freed, or never had, the driver may find the pool's own mapping. */
+static void what_is_no_mapping_of_the_programs_is_wrong(void **state)
+{
+#define CHECK_WRONG(symbol, types, args)                                                           \
+    do {                                                                                           \
+        unsigned calls_ = the_recorder()->calls;                                                   \
+        assert_int_equal(CALL(symbol, types, args), CUDA_ERROR_INVALID_VALUE);                     \
+        assert_int_equal(the_recorder()->calls, calls_);                                           \
+    } while (0)
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, 3};
+    CUmemAllocationProp prop;
+    char shared[64];
+    CHECK_WRONG(cuMemRelease, (unsigned long long), (POOL(0)));
+    CHECK_WRONG(cuMemUnmap, (CUdeviceptr, size_t), (POOL(0), 64));
+    CHECK_WRONG(cuMemAddressFree, (CUdeviceptr, size_t), (POOL(0), 64));
+    CHECK_WRONG(cuMemGetAllocationPropertiesFromHandle, (void *, unsigned long long),
+                (&prop, POOL(0)));
+    CHECK_WRONG(cuMemExportToShareableHandle, (void *, unsigned long long, int, unsigned long long),
+                (shared, POOL(0), 1, 0));
+#define MAP_TYPES (CUdeviceptr, size_t, size_t, unsigned long long, unsigned long long)
+    CHECK_WRONG(cuMemMap, MAP_TYPES, (POOL(0), 64, 0, 9, 0));
+    CHECK_WRONG(cuMemMap, MAP_TYPES, (NOT_POOL, 64, 0, POOL(0), 0));
+    CHECK_WRONG(cuMemSetAccess, (CUdeviceptr, size_t, const void *, size_t),
+                (POOL(0), 64, &access, 1));
+    CHECK_DRIVERS(cuMemUnmap, (CUdeviceptr, size_t), (NOT_POOL, 64));
+    CHECK_DRIVERS(cuMemRelease, (unsigned long long), (9));
 }
 
 static void cards_that_lend_are_hidden(void **state)
@@ -367,6 +400,7 @@ int main(void)
         CASE(attributes_come_by_the_list),
         CASE(advice_is_the_pools),
         CASE(what_pins_memory_is_refused),
+        CASE(what_is_no_mapping_of_the_programs_is_wrong),
         CASE(cards_that_lend_are_hidden),
         CASE(a_pool_ends_with_its_context),
         CASE(unloading_forgets_functions),
