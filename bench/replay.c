@@ -3,7 +3,7 @@
  *     replay TRACE --hbm SIZE [--host SIZE] [--steps N] [--policy NAME] [--jitter PERCENT]
  *     [--stale PERCENT] [--extra MOST] [--wander PERCENT] [--seed N] [--report FILE] [--json]
  *     [--timeline FILE] [--chunk SIZE] [--ahead N] [--reserve SIZE] [--cards N]
- *     [--scale N [--native]]
+ *     [--frozen] [--scale N [--native]]
  *
  * --stale: so many operations' parameters also hold the address of a block that was freed of late,
  * at which something else may live by now, each time other ones. --extra: up to so many small
@@ -11,7 +11,8 @@
  * its free blocks of the same size, so that things are elsewhere in each step. --scale: all sizes
  * (those given too) and rates are so much smaller, and there is data, of which a sum is said at the
  * end (replay_data.c); --native: without a pool, for the sum that it should be. --cards 2: two
- * cards run the step at once, each for itself, in threads of their own.
+ * cards run the step at once, each for itself, in threads of their own. --frozen: what lasts from
+ * step to step is only read.
  *
  * A line a step; then the median of the last steps, and its ratio to the step's time in HBM. Where
  * a period of the trace holds several steps, --mark names an operation that touches nothing and
@@ -43,27 +44,18 @@ static bool json;
 
 static bool read_options(int argc, char **argv)
 {
-    static const struct option options[] = {{"hbm", required_argument, NULL, 'c'},
-                                            {"host", required_argument, NULL, 'h'},
-                                            {"steps", required_argument, NULL, 's'},
-                                            {"policy", required_argument, NULL, 'p'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"scale", required_argument, NULL, 'x'},
-                                            {"native", no_argument, NULL, 'n'},
-                                            {"jitter", required_argument, NULL, 'r'},
-                                            {"mark", required_argument, NULL, 'm'},
-                                            {"stale", required_argument, NULL, 't'},
-                                            {"extra", required_argument, NULL, 'e'},
-                                            {"wander", required_argument, NULL, 'w'},
-                                            {"seed", required_argument, NULL, 'd'},
-                                            {"report", required_argument, NULL, 'o'},
-                                            {"timeline", required_argument, NULL, 'l'},
-                                            {"chunk", required_argument, NULL, 'k'},
-                                            {"ahead", required_argument, NULL, 'a'},
-                                            {"reserve", required_argument, NULL, 'f'},
-                                            {"machine", required_argument, NULL, 'i'},
-                                            {"cards", required_argument, NULL, 'b'},
-                                            {0}};
+    static const struct option options[] = {
+        {"hbm", required_argument, NULL, 'c'},      {"host", required_argument, NULL, 'h'},
+        {"steps", required_argument, NULL, 's'},    {"policy", required_argument, NULL, 'p'},
+        {"json", no_argument, NULL, 'j'},           {"scale", required_argument, NULL, 'x'},
+        {"native", no_argument, NULL, 'n'},         {"jitter", required_argument, NULL, 'r'},
+        {"mark", required_argument, NULL, 'm'},     {"stale", required_argument, NULL, 't'},
+        {"extra", required_argument, NULL, 'e'},    {"wander", required_argument, NULL, 'w'},
+        {"seed", required_argument, NULL, 'd'},     {"report", required_argument, NULL, 'o'},
+        {"timeline", required_argument, NULL, 'l'}, {"chunk", required_argument, NULL, 'k'},
+        {"ahead", required_argument, NULL, 'a'},    {"reserve", required_argument, NULL, 'f'},
+        {"machine", required_argument, NULL, 'i'},  {"cards", required_argument, NULL, 'b'},
+        {"frozen", no_argument, NULL, 'z'},         {0}};
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -84,6 +76,7 @@ static bool read_options(int argc, char **argv)
         case 'f': ok = units_parse_size(optarg, &tuned.reserve_bytes); break;
         case 'i': machine_text = optarg; break;
         case 'b': replay.cards = (unsigned)strtoul(optarg, NULL, 10); break;
+        case 'z': replay.frozen = true; break;
         case 'x': replay.scale = strtoull(optarg, NULL, 10); break;
         case 'n': replay.native = true; break;
         case 'j': json = true; break;
@@ -265,7 +258,7 @@ int main(int argc, char **argv)
                 "[--extra MOST] [--wander PERCENT] [--seed N] [--report FILE] [--json] "
                 "[--timeline FILE] "
                 "[--chunk SIZE] [--ahead N] [--reserve SIZE] [--machine MACHINE] [--cards N] "
-                "[--scale N [--native]]\n");
+                "[--frozen] [--scale N [--native]]\n");
         return 2;
     }
     if (!read_step() || !name_ops() || open_pool() != VP_OK) return 1;

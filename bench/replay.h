@@ -59,6 +59,7 @@ struct replay {
     uint32_t policy; /* of vp_options */
     uint64_t scale;  /* sizes are divided by it; more than 1: there is data */
     bool native;     /* no pool: all lies on the card */
+    bool frozen;     /* what lasts is only read */
     struct replay_step result[REPLAY_CARDS][REPLAY_STEPS_MOST];
     uint64_t
         mark_key; /* of operations in front of which the program waits for all others; 0: none */

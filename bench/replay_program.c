@@ -171,7 +171,7 @@ static void run_op(struct job *job, uint32_t index, uint32_t turn)
         vp_addr address = job->live[touch->role][age];
         if (!address) continue; /* what the step before would have made is not there */
         touched[count++] = address;
-        bool writes = !persists || touch->access == STEP_WRITES;
+        bool writes = !persists || (touch->access == STEP_WRITES && !replay.frozen);
         bool *known = &job->written[touch->role * AGES + age];
         add_use(uses, address, step->roles[touch->role].bytes, *known, writes);
         *known |= writes;

@@ -35,21 +35,38 @@ static struct vmm_block *blocks;
 static _Atomic(unsigned) block_count;     /* read without the lock: mostly there are none */
 static _Thread_local CUdeviceptr created; /* by this thread's last call of these; else 0 */
 
-/* The block with the address in it, or NULL. Held: the lock. */
-static struct vmm_block *find(CUdeviceptr address)
+/* Whether the block is still the pool's: that ends with its context, and another pool may give its
+ * address to somebody else. */
+static bool is_alive(vp_pool *pool, const struct vmm_block *block)
 {
-    struct vmm_block *block = blocks;
-    while (block && address - block->address >= block->bytes) block = block->next;
-    return block;
+    struct pool_range range;
+    return pool_mem_range(pool, block->address, &range) == CUDA_SUCCESS &&
+           range.base == block->address && range.number == block->number;
+}
+
+/* Held: the lock. */
+static void unlink_block(const struct vmm_block *block)
+{
+    struct vmm_block **link = &blocks;
+    while (*link != block) link = &(*link)->next;
+    *link = block->next;
+    atomic_fetch_sub(&block_count, 1);
 }
 
 /* Takes the lock, and returns the block with the address in it; NULL: there is none, and it has no
- * lock. */
+ * lock. Without a pool, as in the child of a fork, there is none. */
 static struct vmm_block *take(CUdeviceptr address)
 {
-    if (!atomic_load(&block_count)) return NULL;
+    vp_pool *pool = atomic_load(&block_count) ? shim_pool() : NULL;
+    if (!pool) return NULL;
     pthread_mutex_lock(&lock);
-    struct vmm_block *block = find(address);
+    struct vmm_block *block = blocks;
+    while (block && address - block->address >= block->bytes) block = block->next;
+    if (block && !is_alive(pool, block)) {
+        unlink_block(block);
+        free(block);
+        block = NULL;
+    }
     if (!block) pthread_mutex_unlock(&lock);
     return block;
 }
@@ -70,34 +87,23 @@ static bool is_pools(uint64_t value)
     return pool && pool_owns(pool, value);
 }
 
-static void give_back(CUdeviceptr address, uint64_t number)
-{
-    struct pool_range range;
-    vp_pool *pool = shim_pool(); /* another, or none, where that one's context has ended */
-    bool ours = pool && pool_mem_range(pool, address, &range) == CUDA_SUCCESS &&
-                range.base == address && range.number == number;
-    if (ours) pool_mem_free(pool, address);
-}
-
 /* Gives up the lock, and the block if nothing holds it any more. */
 static CUresult leave(struct vmm_block *block, CUresult result)
 {
     bool ends = !block->handles && !block->reserved && !block->mapped;
-    struct vmm_block **link = &blocks;
-    while (ends && *link != block) link = &(*link)->next;
-    if (ends) *link = block->next;
+    if (ends) unlink_block(block);
     pthread_mutex_unlock(&lock);
     if (!ends) return result;
-    atomic_fetch_sub(&block_count, 1);
-    give_back(block->address, block->number);
+    vp_pool *pool = shim_pool();
+    if (pool && is_alive(pool, block)) pool_mem_free(pool, block->address);
     free(block);
     return result;
 }
 
-static CUresult refuse(const char *call, const char *what)
+/* Said once for each such call. */
+static CUresult refuse(_Atomic(bool) *said, const char *call, const char *what)
 {
-    static _Atomic(bool) said;
-    if (!atomic_exchange(&said, true))
+    if (!atomic_exchange(said, true))
         log_error("%s: %s is not possible with memory of the pool; run this program with "
                   "VRAMPOOL=0 if it needs that",
                   call, what);
@@ -156,8 +162,8 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes,
     pthread_mutex_lock(&lock);
     block->next = blocks;
     blocks = block;
-    pthread_mutex_unlock(&lock);
     atomic_fetch_add(&block_count, 1);
+    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
@@ -220,8 +226,9 @@ static CUresult cuMemExportToShareableHandle_wrap EXPORT_PARAMS
     if (!block)
         return SHIM_REAL(cuMemExportToShareableHandle, EXPORT_PARAMS)(shareable, handle, type,
                                                                       flags);
+    static _Atomic(bool) said;
     leave(block, CUDA_SUCCESS);
-    return refuse("cuMemExportToShareableHandle", "to share it with another process");
+    return refuse(&said, "cuMemExportToShareableHandle", "to share it with another process");
 }
 
 /* ---- Addresses ---- */
@@ -262,17 +269,20 @@ static CUresult cuMemAddressFree_wrap(CUdeviceptr address, size_t bytes)
 
 static CUresult cuMemMap_wrap MAP_PARAMS
 {
+    static _Atomic(bool) said;
     created = 0;
     struct vmm_block *block = take_handle(handle), *there = block ? NULL : take(address);
     if (block) {
         bool own = block->reserved && address == block->address && bytes == block->bytes &&
                    !offset && !flags;
-        if (!own) return leave(block, refuse("cuMemMap", "to map it elsewhere, or in parts"));
+        if (!own)
+            return leave(block, refuse(&said, "cuMemMap", "to map it elsewhere, or in parts"));
         bool again = block->mapped;
         block->mapped = true;
         return leave(block, again ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
     }
-    if (there) return leave(there, refuse("cuMemMap", "to map other memory to its addresses"));
+    if (there)
+        return leave(there, refuse(&said, "cuMemMap", "to map other memory to its addresses"));
     if (is_pools(address) || is_pools(handle)) return CUDA_ERROR_INVALID_VALUE;
     CUresult result;
     struct shim_retry retry = {0};
@@ -303,6 +313,7 @@ static bool has_access(const CUmemLocation *location)
 
 static CUresult cuMemSetAccess_wrap SET_PARAMS
 {
+    static _Atomic(bool) said;
     struct vmm_block *block = access && count ? take(address) : NULL;
     if (block) {
         bool fine = block->mapped && bytes && bytes <= block->bytes - (address - block->address);
@@ -311,7 +322,8 @@ static CUresult cuMemSetAccess_wrap SET_PARAMS
         leave(block, CUDA_SUCCESS);
         if (!fine) return CUDA_ERROR_INVALID_VALUE;
         return may ? CUDA_SUCCESS
-                   : refuse("cuMemSetAccess", "to open it to what is not a card that computes");
+                   : refuse(&said, "cuMemSetAccess",
+                            "to open it to what is not a card that computes");
     }
     if (is_pools(address)) return CUDA_ERROR_INVALID_VALUE;
     CUresult result;

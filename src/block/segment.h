@@ -66,9 +66,8 @@ struct chunk {
     struct frame *backup; /* at home: where it came from, laid by (move/backup.h) */
     struct digest digest;
     struct span digest_span; /* what it is of */
-    uint64_t left_at;        /* when it was last sent away, and */
-    uint64_t
-        kept_at; /* when it was last copied early, in the card's operations (move/foresight.h) */
+    /* By its card's operations (move/foresight.h), when it was last sent away, and copied early: */
+    uint64_t left_at, kept_at;
     uint64_t ticket;     /* of the copy under way, in its lane; 0: not queued yet */
     uint64_t live_bytes; /* of blocks in it, where they are noted */
     uint32_t index;      /* within the segment */

@@ -296,6 +296,14 @@ bool foreseen_next(struct move *move, struct move_action *action)
     return false;
 }
 
+static bool any_clean(const struct move *move, unsigned card)
+{
+    const struct outlooks *outlooks = &move->segments->outlooks[card];
+    for (uint32_t i = 0; i < outlooks->count; i++)
+        if (outlooks->of[i].clean) return true;
+    return false;
+}
+
 /* How many operations from now room runs short; UINT32_MAX: not within a period. With
  * `clean_yields` what leaves without a copy makes room for all others: what is at home of it counts
  * as room, and what comes back takes the place of more of it. */
@@ -312,7 +320,7 @@ static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yield
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
         uint32_t ahead = foresight_ahead_at(foresight, card, outlook);
-        if (clean_yields && outlook->clean) {
+        if (clean_yields && outlook->clean && !outlook->segment->captured) {
             if (find_chunk(outlook->segment, STANDING_LIVE, &pages)) clean_pages += pages;
         } else if (ahead <= last) {
             due[ahead] += outlook->absent_pages;
@@ -365,8 +373,7 @@ static struct chunk *find_early(struct move *move, unsigned card)
             struct chunk *chunk = &segment->chunks[i];
             bool may = move_chunk_is_home(move, chunk) && chunk_is_live(chunk) && !chunk->wanted &&
                        !chunk->pins;
-            if (!may) continue;
-            if (!leaves_again(move, chunk, &ahead) || ahead >= least) continue;
+            if (!may || !leaves_again(move, chunk, &ahead) || ahead >= least) continue;
             if (!policy_segment_is_idle(move, segment)) break;
             found = chunk;
             least = ahead;
@@ -421,8 +428,11 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
         if (frontier != UINT32_MAX && refuge_is_crowded(move, card) &&
             refuge_send_guest_on(move, card, true, action) == FOUND_ACTION)
             return true;
-        if (send_beyond(move, card, WHOSE_CLEAN, frontier, action)) return true;
-        uint32_t rest = frontier == UINT32_MAX ? frontier : find_frontier(move, card, true);
+        uint32_t rest = frontier;
+        if (frontier != UINT32_MAX && any_clean(move, card)) {
+            if (send_beyond(move, card, WHOSE_CLEAN, frontier, action)) return true;
+            rest = find_frontier(move, card, true);
+        }
         if (send_beyond(move, card, WHOSE_CHANGED, rest, action)) return true;
         if (frontier > move->ease_ops && copy_early(move, card, action)) return true;
         policy_note_look(move, &move->looked_out[card]);

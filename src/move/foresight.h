@@ -5,8 +5,8 @@
  * again. So at the operation's next turn the next use of what it touches is known. With it goes how
  * much lived at each operation: what is about to be born or to die. Operations are counted for each
  * card, by what they touch: cards whose threads race do not push back each other's. A touch is
- * known by its place among the operation's touches, since allocators put the same thing elsewhere
- * each time; by the segment's address where there are more or fewer touches than last time.
+ * known by its segment. What an operation touches that it did not touch last time takes the part of
+ * what it touched then and does not now, in order: an allocator has put the same thing elsewhere.
  *
  * A wrong forecast costs time only: it decides what leaves and what comes early, never whether
  * something is there. Pure; under the pool's lock. */
@@ -46,9 +46,9 @@ struct foresight_op {
 
 /* What a period is to a card: those of its operations that touch what is the card's, or nothing. */
 struct foresight_card {
-    uint32_t
-        *needed; /* of each operation: 0: it is not the card's; else, when it was entered, pages
-                    of the card's chunks in which something lived, and 1; NULL: none is */
+    /* Of each operation, if any is the card's: when it was entered, pages of the card's chunks in
+     * which something lived, and 1; 0: it is not the card's. */
+    uint32_t *needed;
     uint32_t op_count; /* that are the card's */
     uint32_t at;       /* of them the one entered last */
 };

@@ -137,7 +137,8 @@ void policy_start_copy(struct move *move, struct chunk *chunk, enum move_event e
     chunk->recalled = false;
     chunk->unchanged = false;
     action->expected = chunk->digest;
-    action->span = chunk->digest_span = chunk_live_span(move->segments, chunk);
+    if (event == MOVE_LEAVE) /* else its digest, if it has one, stays */
+        action->span = chunk->digest_span = chunk_live_span(move->segments, chunk);
     chunk_change(move, chunk, event, chunk->frame, target);
     action->kind = MOVE_DO_COPY;
     name_chunk(move, action, chunk);

@@ -18,6 +18,7 @@ int vmm_stale(void);
 typedef CUmemGenericAllocationHandle handle_t;
 
 static CUresult (*init)(unsigned), (*device_get)(CUdevice *, int);
+static CUresult (*reset)(CUdevice);
 static CUresult (*retain_context)(CUcontext *, CUdevice), (*set_current)(CUcontext);
 static CUresult (*create)(handle_t *, size_t, const CUmemAllocationProp *, unsigned long long);
 static CUresult (*release)(handle_t), (*retain)(handle_t *, void *);
@@ -50,6 +51,7 @@ static void load(void)
     LOAD(device_get, "cuDeviceGet");
     LOAD(retain_context, "cuDevicePrimaryCtxRetain");
     LOAD(set_current, "cuCtxSetCurrent");
+    LOAD(reset, "cuDevicePrimaryCtxReset_v2");
     LOAD(release, "cuMemRelease");
     LOAD(retain, "cuMemRetainAllocationHandle");
     LOAD(reserve, "cuMemAddressReserve");
@@ -188,6 +190,7 @@ int vmm_stale(void)
     CUcontext context;
     handle_t handle, native;
     CUdeviceptr at, plain, again;
+    size_t bytes;
     CUmemAllocationProp asked;
     load();
     EXPECT(init(0), OK);
@@ -212,5 +215,9 @@ int vmm_stale(void)
     EXPECT(create(&native, GRAIN + 1, &prop, 0), WRONG); /* 20 */
     EXPECT(vmm_alloc(&again, BYTES), 0);
     EXPECT(vmm_free(again), 0);
+    EXPECT(vmm_alloc(&at, BYTES), 0);
+    EXPECT(reset(device), OK); /* the pool ends with its context: as with memory from cuMemAlloc */
+    EXPECT(range_of(NULL, &bytes, at) == OK, 0); /* 25 */
+    EXPECT(release(at) == OK, 0);
     return 0;
 }

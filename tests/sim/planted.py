@@ -71,18 +71,22 @@ BUGS = {
     result->unchanged = action->check;
 """)),
     "kept": ("drop a chunk copied early, though it was written since", ("src/move/policy.c", """\
+    action->paid = chunk->early;
     chunk->early = false;
-    chunk->left_at = move->foresight.clock;
 """, """\
-    action->digest = chunk->early;
+    action->paid = action->digest = chunk->early;
     chunk->early = false;
-    chunk->left_at = move->foresight.clock;
 """), ("src/pool/work.c", """\
     result->unchanged = action->check && digest_is_equal(&result->digest, &action->expected);
 """, """\
     bool kept = action->digest;
     bool equal = digest_is_equal(&result->digest, &action->expected);
     result->unchanged = action->check && (kept || equal);
+""")),
+    "span": ("compare only the first block that lives in a chunk", ("src/block/segment.c", """\
+    vp_addr low = segment->blocks[first].start, high = segment->blocks[last - 1].end;
+""", """\
+    vp_addr low = segment->blocks[first].start, high = segment->blocks[first].end;
 """)),
     "busy": ("copy early what is still being written", ("src/move/foreseen.c", """\
             if (!policy_segment_is_idle(move, segment)) break;
