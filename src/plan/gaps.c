@@ -65,11 +65,15 @@ struct sorted {
     uint32_t index;
 };
 
+/* Multiples of these, cut to 32 bits, come out evenly, wherever one stops: of the parts of 2^32 by
+ * the golden ratio, and by the plastic number's square, which is independent of it. */
+static const uint32_t golden = 2654435769U, plastic = 2447445413U;
+
 static int best_first(const void *a, const void *b)
 {
     const struct sorted *x = a, *y = b;
     if (x->worth != y->worth) return x->worth > y->worth ? -1 : 1;
-    return x->index < y->index ? -1 : 1;
+    return x->index * golden < y->index * golden ? -1 : 1; /* spread over the step */
 }
 
 static void sort_by_worth(struct gaps *gaps, struct sorted *sorted)
@@ -78,15 +82,18 @@ static void sort_by_worth(struct gaps *gaps, struct sorted *sorted)
     for (uint32_t i = 0; i < gaps->worth_count; i++) gaps->by_worth[i] = sorted[i].index;
 }
 
-vp_status gaps_weigh(struct gaps *gaps, unsigned in, unsigned out)
+vp_status gaps_weigh(struct gaps *gaps, double in, double out, double spread)
 {
     struct sorted *sorted = malloc((gaps->worth_count + 1u) * sizeof *sorted);
+    assert(in >= 0 && out >= 0 && spread >= 0 && spread <= 1);
     if (!sorted) return VP_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < gaps->worth_count; i++) {
-        const struct gap *gap = &gaps->gap[gaps->by_worth[i]];
-        uint64_t cost = (gap->dies ? 0 : in) + (gap->written ? out : 0);
-        uint64_t worth = cost ? gap->ns * 64 / cost : gap->ns + FOR_NOTHING;
-        sorted[i] = (struct sorted){worth, gaps->by_worth[i]};
+        uint32_t index = gaps->by_worth[i];
+        const struct gap *gap = &gaps->gap[index];
+        double more = spread * ((double)(index * plastic) / 0x1p31 - 1);
+        double cost = (gap->dies ? 0 : in * (1 + more)) + (gap->written ? out * (1 - more) : 0);
+        uint64_t worth = cost > 0 ? (uint64_t)((double)gap->ns * 64 / cost) : gap->ns + FOR_NOTHING;
+        sorted[i] = (struct sorted){worth, index};
     }
     sort_by_worth(gaps, sorted);
     free(sorted);
@@ -125,7 +132,7 @@ vp_status gaps_create(const struct shape *shape, struct gaps *gaps)
         const struct shape_role *role = &shape->roles[shape->chunks[i].role];
         for (uint32_t use = 0; use < role->use_count; use++) fill_gap(gaps, i, use);
     }
-    ok = ok && gaps_weigh(gaps, 1, 1) == VP_OK;
+    ok = ok && gaps_weigh(gaps, 1, 1, 0) == VP_OK;
     if (!ok) {
         gaps_destroy(gaps);
         return VP_NO_HOST_MEMORY;

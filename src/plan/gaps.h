@@ -31,8 +31,11 @@ vp_status gaps_create(const struct shape *shape, struct gaps *gaps) VP_MUST_USE;
 void gaps_destroy(struct gaps *gaps);
 
 /* What a gap is worth is its time for what it costs: `in` if the chunk has to come back, and `out`
- * if it has to be copied out. The link that is busier should weigh more. VP_NO_HOST_MEMORY. */
-vp_status gaps_weigh(struct gaps *gaps, unsigned in, unsigned out) VP_MUST_USE;
+ * if it has to be copied out. The link that is busier should weigh more. Both differ from gap to
+ * gap, by so much of themselves as `spread` says (0 to 1), one more where the other is less: so
+ * that of gaps that are alike a part is chosen for the one link and a part for the other.
+ * VP_NO_HOST_MEMORY. */
+vp_status gaps_weigh(struct gaps *gaps, double in, double out, double spread) VP_MUST_USE;
 
 /* The same, each copy at the price (0 to 1) that its op has: one home at the op that ends the gap,
  * one out at the op that begins it. */

@@ -15,7 +15,7 @@ enum {
     SPARE_CHUNKS = 3,
     LEAD_OPS = 1024,
     FEW_OPS = 3000, /* longer steps are not searched to the end: it would take too long */
-    MOST_TRIED = 64,
+    MOST_TRIED = 256,
 };
 
 const char *plan_policy_name(enum plan_policy policy)
@@ -44,6 +44,7 @@ struct search {
     struct executor_options options; /* of the candidate */
     struct gaps gaps;                /* the same, for PLAN mode */
     uint8_t *swapped;                /* gaps in which chunks left when the EAGER rule was tried */
+    uint64_t margin_bytes;           /* that the gaps leave free, for chunks on the move */
     uint64_t tried[MOST_TRIED];      /* candidates, by digests */
     uint32_t tried_count;
     struct plan *best;
@@ -155,36 +156,51 @@ static bool is_perfect(const struct search *search)
     return search->status == VP_OK && best->step_ns <= best->in_hbm_ns + best->in_hbm_ns / 1000;
 }
 
+static uint64_t room_bytes(const struct search *search)
+{
+    return search->limits->hbm_bytes - search->margin_bytes;
+}
+
 /* Plans from the gaps that are chosen so far. Returns whether it is the best plan so far. */
 static bool try_gaps(struct search *search)
 {
     uint32_t best = search->best->best_candidate;
     search->options.mode = EXECUTOR_PLAN;
-    gaps_fit(&search->gaps, search->limits->hbm_bytes);
+    gaps_fit(&search->gaps, room_bytes(search));
     gaps_find_saves(&search->gaps);
     try(search, NULL);
     return search->best->best_candidate != best;
 }
 
 /* Which link is short is not known before: it depends on what is chosen. */
-static void try_weights(struct search *search)
+static const struct weights {
+    double in, out;
+} all_weights[] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {1, 0}};
+enum { ALL_WEIGHTS = sizeof all_weights / sizeof *all_weights };
+
+/* Returns the weights that made the best plan so far, if any of them did. */
+static unsigned try_all_weights(struct search *search, double spread)
 {
-    static const struct {
-        unsigned in, out;
-    } weights[] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {1, 0}};
     unsigned best = 0;
-    for (unsigned i = 0; i < sizeof weights / sizeof *weights; i++) {
-        if (gaps_weigh(&search->gaps, weights[i].in, weights[i].out) != VP_OK) return;
+    for (unsigned i = 0; i < ALL_WEIGHTS && !is_perfect(search); i++) {
+        if (gaps_weigh(&search->gaps, all_weights[i].in, all_weights[i].out, spread) != VP_OK)
+            break;
         gaps_set(&search->gaps, NULL);
         if (try_gaps(search)) best = i;
-        if (is_perfect(search)) return;
     }
-    if (gaps_weigh(&search->gaps, weights[best].in, weights[best].out) != VP_OK) return;
+    return best;
+}
+
+static void try_weights(struct search *search)
+{
+    const struct weights *best = &all_weights[try_all_weights(search, 0)];
+    if (is_perfect(search)) return;
+    if (gaps_weigh(&search->gaps, best->in, best->out, 0) != VP_OK) return;
     gaps_set(&search->gaps, search->swapped);
     try_gaps(search);
     for (unsigned back = 0; back < 2; back++) {
         gaps_set(&search->gaps, NULL);
-        gaps_sweep(&search->gaps, search->limits->hbm_bytes, back);
+        gaps_sweep(&search->gaps, room_bytes(search), back);
         try_gaps(search);
     }
 }
@@ -229,6 +245,12 @@ static void try_farther(struct search *search)
     search->options = default_options(search);
 }
 
+/* Whether there is anything to gain, and time for it. */
+static bool is_worth_more(const struct search *search)
+{
+    return search->status == VP_OK && search->shape->op_count <= FEW_OPS && !is_perfect(search);
+}
+
 /* Gaps anew, by the prices that copies have where the best plan makes them. */
 static void try_prices(struct search *search)
 {
@@ -236,8 +258,7 @@ static void try_prices(struct search *search)
     struct plan *best = search->best;
     struct prices prices;
     uint32_t watched = UINT32_MAX;
-    if (search->status != VP_OK || search->shape->op_count > FEW_OPS || is_perfect(search)) return;
-    if (best->options.mode > EXECUTOR_EAGER) return;
+    if (!is_worth_more(search) || best->options.mode > EXECUTOR_EAGER) return;
     if (prices_create(search->shape->op_count, &prices) != VP_OK) return;
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
         struct sim_watch watch = prices_watch(&prices);
@@ -272,6 +293,42 @@ static void try_weights_led(struct search *search)
     search->options = default_options(search);
 }
 
+/* Weights that differ from gap to gap, where otherwise all that are alike go the same way. */
+static void try_spread(struct search *search)
+{
+    if (!is_worth_more(search)) return;
+    if (search->best->options.mode <= EXECUTOR_EAGER) search->options = search->best->options;
+    try_all_weights(search, 0.9);
+    search->options = default_options(search);
+}
+
+static uint64_t largest_chunk(const struct shape *shape)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < shape->chunk_count; i++)
+        if (shape->chunks[i].bytes > most) most = shape->chunks[i].bytes;
+    return most;
+}
+
+/* Where the gaps leave nothing free, one chunk comes only when another has left: with a margin they
+ * pass each other. Wider ones as long as they help. */
+static void try_margins(struct search *search)
+{
+    uint64_t chunk = largest_chunk(search->shape), best = 0;
+    if (!is_worth_more(search)) return;
+    if (search->best->options.mode <= EXECUTOR_EAGER) search->options = search->best->options;
+    for (unsigned chunks = 1, failed = 0; failed < 2 && !is_perfect(search); chunks *= 2) {
+        uint32_t before = search->best->best_candidate;
+        search->margin_bytes = chunks * chunk;
+        if (search->margin_bytes > search->limits->hbm_bytes / 2) break;
+        try_weights(search);
+        failed = search->best->best_candidate != before ? 0 : failed + 1;
+        if (failed == 0) best = search->margin_bytes;
+    }
+    search->margin_bytes = best;
+    search->options = default_options(search);
+}
+
 static void try_all(struct search *search)
 {
     try_rule(search, EXECUTOR_EAGER);
@@ -280,6 +337,8 @@ static void try_all(struct search *search)
     if (is_perfect(search)) return;
     try_leads(search);
     try_weights_led(search);
+    try_spread(search);
+    try_margins(search);
     try_farther(search);
     try_prices(search);
     try_rule(search, EXECUTOR_DEMAND);

@@ -102,6 +102,24 @@ static void makes_room_for_a_peak(void **state)
     shape_destroy(&shape);
 }
 
+/* Two of five blocks must be away, and the link could carry them all: it takes as long as the plan
+ * lets it wait for room, or for several blocks in a row. */
+static void lets_chunks_pass_each_other(void **state)
+{
+    struct shape shape;
+    struct sim_result plan;
+    step_begin(&maker);
+    for (uint32_t i = 0; i < 60; i++) {
+        step_add_role(&maker, 8 * MIB);
+        step_op(&maker, 100000);
+        step_touch(&maker, i, 0, STEP_READS);
+    }
+    make_shape(&shape, 8 * MIB);
+    predict(&shape, 36 * 8 * MIB, PLAN_POLICY_PLAN, &plan);
+    assert_in_range(plan.step_ns, plan.in_hbm_ns, plan.in_hbm_ns + plan.in_hbm_ns / 50);
+    shape_destroy(&shape);
+}
+
 /* Without any rule's help the plan would not always win; the candidates see to it. */
 static void is_never_slower_than_a_rule(void **state)
 {
@@ -173,6 +191,7 @@ int main(void)
         cmocka_unit_test(needs_nothing_where_all_fits),
         cmocka_unit_test(hides_copies_behind_long_ops),
         cmocka_unit_test(makes_room_for_a_peak),
+        cmocka_unit_test(lets_chunks_pass_each_other),
         cmocka_unit_test(is_never_slower_than_a_rule),
         cmocka_unit_test(is_the_same_every_time),
         cmocka_unit_test(says_what_does_not_fit),

@@ -164,6 +164,63 @@ static void a_sweep_takes_the_fewest_gaps(void **state)
     }
 }
 
+/* A quarter of 64 blocks, each used by one op of its own, has to be away: every fourth or so, as a
+ * link that brings them has no time for several in a row. */
+static void spreads_what_is_alike(void **state)
+{
+    enum { COUNT = 64, WINDOW = 8 };
+    struct shape shape;
+    struct gaps gaps;
+    step_begin(&maker);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        step_add_role(&maker, 2 * MIB);
+        step_op(&maker, 1000);
+        step_touch(&maker, i, 0, STEP_READS);
+    }
+    assert_int_equal(shape_create(&maker.step, 2 * MIB, 2 * MIB, &shape), VP_OK);
+    assert_int_equal(gaps_create(&shape, &gaps), VP_OK);
+    gaps_fit(&gaps, COUNT / 4 * 3 * 2 * MIB);
+    for (uint32_t first = 0; first + WINDOW <= COUNT; first++) {
+        unsigned away = 0;
+        for (uint32_t i = first; i < first + WINDOW; i++) away += gaps.away[i];
+        assert_in_range(away, 1, 3);
+    }
+    gaps_destroy(&gaps);
+    shape_destroy(&shape);
+}
+
+/* Half of what is idle during most of a step can only be brought back, half only be sent away. */
+static unsigned count_brought_back(double spread, unsigned count, unsigned wanted)
+{
+    struct shape shape;
+    struct gaps gaps;
+    uint32_t role[STEP_ROLES];
+    unsigned back = 0;
+    step_begin(&maker);
+    for (uint32_t i = 0; i < count; i++) role[i] = step_add_role(&maker, 2 * MIB);
+    for (uint32_t i = count; i < 2 * count; i++) role[i] = step_alloc(&maker, 2 * MIB);
+    step_op(&maker, 1000);
+    for (uint32_t i = 0; i < 2 * count; i++)
+        step_touch(&maker, role[i], 0, i < count ? STEP_READS : STEP_WRITES);
+    for (unsigned op = 1; op < 4; op++) step_op(&maker, 1000);
+    for (uint32_t i = count; i < 2 * count; i++) step_free(&maker, role[i], 0);
+    assert_int_equal(shape_create(&maker.step, 2 * MIB, 2 * MIB, &shape), VP_OK);
+    assert_int_equal(gaps_create(&shape, &gaps), VP_OK);
+    assert_int_equal(gaps_weigh(&gaps, 1, 1.2, spread), VP_OK);
+    assert_true(gaps.worth_count >= wanted);
+    for (uint32_t i = 0; i < wanted; i++) back += !gaps.gap[gaps.by_worth[i]].dies;
+    gaps_destroy(&gaps);
+    shape_destroy(&shape);
+    return back;
+}
+
+/* With one weight for all, the cheaper half goes first, over one link; spread, some of both. */
+static void spread_weights_use_both_links(void **state)
+{
+    assert_int_equal(count_brought_back(0, 32, 24), 24);
+    assert_in_range(count_brought_back(0.9, 32, 24), 8, 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +229,8 @@ int main(void)
         cmocka_unit_test(fits_random_steps),
         cmocka_unit_test(a_sweep_relieves_what_can_be),
         cmocka_unit_test(a_sweep_takes_the_fewest_gaps),
+        cmocka_unit_test(spreads_what_is_alike),
+        cmocka_unit_test(spread_weights_use_both_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
