@@ -14,7 +14,7 @@
 enum {
     SPARE_CHUNKS = 3,
     LEAD_OPS = 1024,
-    FEW_OPS = 3000, /* longer steps are not searched to the end: it would take too long */
+    MOST_WORK = 120000, /* ops and chunks simulated, once for each candidate: about 0.5 s */
     MOST_TRIED = 256,
 };
 
@@ -156,6 +156,14 @@ static bool is_perfect(const struct search *search)
     return search->status == VP_OK && best->step_ns <= best->in_hbm_ns + best->in_hbm_ns / 1000;
 }
 
+/* Whether there is anything to gain, and time for it: long steps are not searched to the end. */
+static bool is_worth_more(const struct search *search)
+{
+    const struct shape *shape = search->shape;
+    uint64_t work = (uint64_t)search->best->candidates * (shape->op_count + shape->chunk_count);
+    return search->status == VP_OK && work < MOST_WORK && !is_perfect(search);
+}
+
 static uint64_t room_bytes(const struct search *search)
 {
     return search->limits->hbm_bytes - search->margin_bytes;
@@ -245,12 +253,6 @@ static void try_farther(struct search *search)
     search->options = default_options(search);
 }
 
-/* Whether there is anything to gain, and time for it. */
-static bool is_worth_more(const struct search *search)
-{
-    return search->status == VP_OK && search->shape->op_count <= FEW_OPS && !is_perfect(search);
-}
-
 /* Gaps anew, by the prices that copies have where the best plan makes them. */
 static void try_prices(struct search *search)
 {
@@ -286,8 +288,8 @@ static bool moves(const struct sim_result *result)
 static void try_weights_led(struct search *search)
 {
     const struct executor_options *options = &search->best->options;
-    if (search->status != VP_OK || search->shape->op_count > FEW_OPS) return;
-    if (options->mode > EXECUTOR_EAGER || options->lead_ops == LEAD_OPS) return;
+    if (!is_worth_more(search) || options->mode > EXECUTOR_EAGER) return;
+    if (options->lead_ops == LEAD_OPS) return;
     search->options = *options;
     try_weights(search);
     search->options = default_options(search);
@@ -315,9 +317,8 @@ static uint64_t largest_chunk(const struct shape *shape)
 static void try_margins(struct search *search)
 {
     uint64_t chunk = largest_chunk(search->shape), best = 0;
-    if (!is_worth_more(search)) return;
     if (search->best->options.mode <= EXECUTOR_EAGER) search->options = search->best->options;
-    for (unsigned chunks = 1, failed = 0; failed < 2 && !is_perfect(search); chunks *= 2) {
+    for (unsigned chunks = 1, failed = 0; failed < 2 && is_worth_more(search); chunks *= 2) {
         uint32_t before = search->best->best_candidate;
         search->margin_bytes = chunks * chunk;
         if (search->margin_bytes > search->limits->hbm_bytes / 2) break;
