@@ -2,7 +2,8 @@
 """Makes traces of jobs that differ from the recorded ones, for bench/plan.py: optimizers, LoRA,
 inference, several streams, gradient accumulation, deep and shallow nets, long sequences, a huge
 embedding, experts, sizes that fall from layer to layer, small and huge blocks, an op that touches
-everything, random programs, one that never repeats.
+everything, weights used in turn, two nets that train each other, a recurrent net, skip connections,
+a cache that grows, large tables beside a small net, random programs, one that never repeats.
 
 Usage: plan_traces.py FOLDER"""
 import os
@@ -235,6 +236,185 @@ def write_idle_experts(path):
                 trace.free(grad)
 
 
+def write_cycle(path, count, mib, us):
+    """Each op reads a block of its own."""
+    with Trace(path) as trace:
+        blocks = [trace.alloc(mib * MIB) for _ in range(count)]
+        for _ in range(6):
+            for number, block in enumerate(blocks):
+                trace.op(us, f"read{number}", [block])
+
+
+class Net:
+    """Layers of a convolution and a normalization, each with its output (MiB), and Adam."""
+
+    def __init__(self, trace, name, params, acts):
+        self.trace, self.name, self.acts = trace, name, acts
+        self.params = [trace.alloc(size * MIB) for size in params]
+        self.state = [[trace.alloc(size * MIB) for _ in range(2)] for size in params]
+
+    def forward(self, given):
+        made = []
+        for param, size in zip(self.params, self.acts):
+            conv, norm = self.trace.alloc(size * MIB), self.trace.alloc(size * MIB)
+            self.trace.op(250, self.name + "conv", [made[-1] if made else given, param, conv])
+            self.trace.op(60, self.name + "norm", [conv, norm])
+            made += [conv, norm]
+        return made
+
+    def backward(self, given, made, grad, grads):
+        """Frees what forward made, but not what it was given. grads None: of the input only."""
+        trace = self.trace
+        for k in reversed(range(len(self.params))):
+            conv, norm = made[2 * k:2 * k + 2]
+            source = made[2 * k - 1] if k else given
+            inner, passed = trace.alloc(trace.bytes[conv]), trace.alloc(trace.bytes[source])
+            trace.op(80, self.name + "norm_back", [grad, conv, inner])
+            trace.free(grad, norm)
+            trace.op(260, self.name + "conv_back", [inner, self.params[k], passed])
+            if grads is not None:
+                grads[k] = grads.get(k) or trace.alloc(trace.bytes[self.params[k]])
+                trace.op(260, self.name + "gradient", [inner, source, grads[k]])
+            trace.free(inner, conv)
+            grad = passed
+        trace.free(grad)
+
+    def update(self, grads):
+        for k, param in enumerate(self.params):
+            self.trace.op(30, self.name + "adam", [param, *self.state[k], grads[k]])
+        self.trace.free(*grads.values())
+
+
+def write_gan(path):
+    """Two nets: one trains on what is real and what the other makes, then the other by it."""
+    with Trace(path) as trace:
+        maker = Net(trace, "maker_", (64, 32, 16, 8, 4), (32, 64, 128, 256, 400))
+        judge = Net(trace, "judge_", (4, 8, 16, 32, 64), (400, 256, 128, 64, 8))
+
+        def pass_judge(given, grads):
+            made = judge.forward(given)
+            grad = trace.alloc(trace.bytes[made[-1]])
+            trace.op(20, "loss", [made[-1], grad])
+            judge.backward(given, made, grad, grads)
+
+        for _ in range(5):
+            real, noise, grads = trace.alloc(300 * MIB), trace.alloc(8 * MIB), {}
+            trace.op(10, "begin", [real])
+            trace.op(5, "noise", [noise])
+            made = maker.forward(noise)
+            pass_judge(real, grads)
+            pass_judge(made[-1], grads)
+            judge.update(grads)
+            pass_judge(made[-1], None)
+            grad, grads = trace.alloc(trace.bytes[made[-1]]), {}
+            trace.op(20, "through", [grad, made[-1]])
+            maker.backward(noise, made, grad, grads)
+            maker.update(grads)
+            trace.free(real, noise)
+
+
+def write_recurrent(path, times=150, layers=2):
+    """Many small ops on the same weights; what each time step makes is kept until its gradient."""
+    with Trace(path) as trace:
+        weights = [trace.alloc(64 * MIB) for _ in range(layers)]
+        state = [[trace.alloc(64 * MIB) for _ in range(2)] for _ in weights]
+        for _ in range(4):
+            trace.op(3, "begin", weights[:1])
+            hidden, kept = [trace.alloc(4 * MIB) for _ in weights], []
+            trace.op(5, "zero", hidden)
+            first = list(hidden)
+            for time in range(times):
+                for k, weight in enumerate(weights):
+                    gates, out = trace.alloc(16 * MIB), trace.alloc(4 * MIB)
+                    trace.op(12, "gates", [weight, hidden[k], hidden[k - 1] if k else None, gates])
+                    trace.op(5, "cell", [gates, hidden[k], out])
+                    kept.append((k, gates, hidden[k], out))
+                    hidden[k] = out
+            grads = [trace.alloc(64 * MIB) for _ in weights]
+            for k, gates, before, out in reversed(kept):
+                trace.op(8, "cell_back", [gates, before, out])
+                trace.op(25, "gates_back", [weights[k], gates, before, grads[k]])
+                trace.free(gates, out)
+            trace.free(*first)
+            for k, weight in enumerate(weights):
+                trace.op(60, "adam", [weight, *state[k], grads[k]])
+            trace.free(*grads)
+
+
+def write_skips(path, largest=512, depth=5):
+    """Down to small outputs and up again, where each level gets the one on the way down as well."""
+    with Trace(path) as trace:
+        params = [trace.alloc((3 << 2 * k) * MIB) for k in range(depth)] * 2
+        params[depth:] = [trace.alloc((4 << 2 * k) * MIB) for k in reversed(range(depth))]
+        state = [[trace.alloc(trace.bytes[param]) for _ in range(2)] for param in params]
+        for _ in range(4):
+            outs = [trace.alloc(48 * MIB)]
+            trace.op(9, "begin", outs)
+            for k, param in enumerate(params):
+                level = min(k, 2 * depth - 1 - k)
+                skip = outs[level + 1] if k >= depth else None
+                outs.append(trace.alloc((largest >> level) * MIB))
+                trace.op(700, "conv", [outs[k], skip, param, outs[-1]])
+            grads, of_params = {len(params): trace.alloc(trace.bytes[outs[-1]])}, []
+            for k in reversed(range(len(params))):
+                sources = [k] + ([min(k, 2 * depth - 1 - k) + 1] if k >= depth else [])
+                for source in sources:
+                    grads[source] = grads.get(source) or trace.alloc(trace.bytes[outs[source]])
+                of_params.append(trace.alloc(trace.bytes[params[k]]))
+                trace.op(1400, "conv_back", [grads[k + 1], params[k], of_params[-1],
+                                             *(outs[source] for source in sources),
+                                             *(grads[source] for source in sources)])
+                trace.free(grads.pop(k + 1), outs.pop())
+            trace.free(grads.pop(0), outs.pop())
+            for k, grad in enumerate(reversed(of_params)):
+                trace.op(60, "adam", [params[k], *state[k], grad])
+                trace.free(grad)
+
+
+def write_growing(path, layers=32):
+    """Text, word by word: each layer's cache is copied into a larger one for each."""
+    with Trace(path) as trace:
+        weights = [trace.alloc(225 * MIB) for _ in range(layers)]
+        caches = [trace.alloc(64 * MIB) for _ in range(layers)]
+        for _ in range(24):
+            given = trace.alloc(2 * MIB)
+            trace.op(4, "embed", [given])
+            for k, weight in enumerate(weights):
+                longer = trace.alloc(trace.bytes[caches[k]] + 2 * MIB)
+                trace.op(20, "extend", [caches[k], longer])
+                trace.free(caches[k])
+                caches[k], out = longer, trace.alloc(2 * MIB)
+                trace.op(190, "layer", [given, weight, longer, out])
+                trace.free(given)
+                given = out
+            trace.op(5, "sample", [given])
+            trace.free(given)
+
+
+def write_tables(path):
+    """Large tables that are read at the start and written at the end, beside a small net."""
+    with Trace(path) as trace:
+        tables = [trace.alloc(size * MIB) for size in (2000, 1500, 1000, 800, 600, 400, 300, 200)]
+        state = [trace.alloc(trace.bytes[table]) for table in tables]
+        weights = [trace.alloc(48 * MIB) for _ in range(5)]
+        for _ in range(5):
+            trace.op(5, "begin", weights[:1])
+            found = [trace.alloc(40 * MIB) for _ in tables]
+            for table, out in zip(tables, found):
+                trace.op(120, "look_up", [table, out])
+            outs = [trace.alloc(320 * MIB)]
+            trace.op(100, "join", found + outs)
+            for weight in weights:
+                outs.append(trace.alloc(128 * MIB))
+                trace.op(700, "layer", [weight, *outs[-2:]])
+            for weight in reversed(weights):
+                trace.op(1400, "layer_back", [weight, *outs[-2:]])
+                trace.free(outs.pop())
+            for table, momentum, out in zip(tables, state, found):
+                trace.op(200, "update", [outs[0], table, momentum, out])
+            trace.free(*found, *outs)
+
+
 def write_tiny(path):
     some = random.Random(1)
     with Trace(path) as trace:
@@ -330,6 +510,13 @@ def main(folder):
     write_inference(path("inference"))
     write_everything(path("everything"))
     write_idle_experts(path("idle_experts"))
+    write_cycle(path("cycle"), 16, 512, 2000)
+    write_cycle(path("cycle_small"), 64, 8, 100)
+    write_gan(path("gan"))
+    write_recurrent(path("recurrent"))
+    write_skips(path("skips"))
+    write_growing(path("growing"))
+    write_tables(path("tables"))
     write_tiny(path("tiny"))
     write_huge(path("huge"))
     write_no_repetition(path("no_repetition"))
