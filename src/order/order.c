@@ -182,3 +182,12 @@ void order_uses_want_marks(struct order *order, const struct order_uses *uses)
         if (!covered && !stream->ended) stream->mark_wanted = true;
     }
 }
+
+bool order_all_marked(const struct order *order)
+{
+    for (unsigned i = 0; i < order->count; i++) {
+        const struct order_stream *stream = order->stream[i];
+        if (stream->marked < stream->entered && !stream->ended && !stream->capturing) return false;
+    }
+    return true;
+}

@@ -434,9 +434,9 @@ void pool_context_ends(vp_pool *pool, CUcontext context)
     pool_unlock(pool);
 }
 
-/* Strict, moves wait for all work; of a stream that captures nobody can ask whether its earlier
- * work is done. So that is waited for before, but not for ever: others may launch more. Lock held,
- * let go in between. */
+/* Of a stream that captures nobody can ask whether its earlier work is done, nor mark it: so all
+ * work is marked before, and strict, where moves wait for all work, waited for. But not for ever:
+ * others may launch more. Lock held, let go in between. */
 static void quiesce(vp_pool *pool)
 {
     struct order_uses all = {0};
@@ -445,6 +445,7 @@ static void quiesce(vp_pool *pool)
     while (!order_uses_done(&pool->order, &all) && !pool->lost &&
            pool_now_ns(pool) - began < quiesce_most_ns) {
         order_uses_want_marks(&pool->order, &all);
+        if (!pool->move.strict && order_all_marked(&pool->order)) return;
         if (!pool_work(pool)) pool_wait(pool, relief_wait_ns);
     }
 }
@@ -454,7 +455,7 @@ static void quiesce(vp_pool *pool)
 void pool_capture_begins(vp_pool *pool, CUstream handle)
 {
     pool_lock(pool);
-    if (pool->move.strict) quiesce(pool);
+    quiesce(pool);
     pool->captures++;
     for (unsigned slot = 0; slot < pool->order.count; slot++) {
         struct order_stream *stream = pool->order.stream[slot];

@@ -98,6 +98,7 @@ static void hide(vp_pool *pool, const struct pool_op *op)
     for (uint32_t i = 0; i < op->request.count; i++) {
         const struct move_touch *touch = &op->thread->touches[i];
         if (move_touch_is_gone(touch)) continue; /* freeing saw to it */
+        if (touch->segment->captured) continue;  /* used by what will not name it */
         for (uint32_t k = touch->first_chunk; k <= touch->last_chunk; k++)
             move_hide(&pool->move, &touch->segment->chunks[k]);
     }

@@ -24,6 +24,7 @@ done
 for file in "$build"/tests/conformance/*; do
     if [ -f "$file" ] && [ -x "$file" ]; then copy "tests/conformance/$(basename "$file")"; fi
 done
+for file in "$build"/machines/*.json; do copy "machines/$(basename "$file")"; done
 find "$folder" -type f -perm -u+x -exec ldd {} + 2>/dev/null |
     sed -n 's/.* => \(\/[^ ]*\/lib\(jansson\|cmocka\|hwloc\)\.so[^ ]*\) .*/\1/p' | sort -u |
     while read -r library; do cp -L "$library" "$folder/lib/"; done
