@@ -3,6 +3,7 @@
 #include "shim/wrap.h"
 
 #include "machine/host.h"
+#include "params/pinned.h"
 
 /* ---- Which cards: the first shim_settings.visible ---- */
 
@@ -202,7 +203,9 @@ static CUresult cuDevicePrimaryCtxRetain_wrap(CUcontext *context, CUdevice devic
 
 static void context_ends(CUcontext context)
 {
-    if (context && shim_pool()) shim_pool_context_ends(context);
+    if (!context) return;
+    pinned_context_ends(context);
+    if (shim_pool()) shim_pool_context_ends(context);
 }
 
 /* The driver refuses to destroy a primary context by its handle. */

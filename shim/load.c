@@ -95,7 +95,7 @@ static void fill_wraps(void)
     static const struct shim_wrap *const tables[] = {
         shim_entry_wraps,   shim_device_wraps, shim_memory_wraps, shim_launch_wraps,
         shim_graph_wraps,   shim_copy_wraps,   shim_set_wraps,    shim_retry_wraps,
-        shim_texture_wraps, shim_vmm_wraps};
+        shim_texture_wraps, shim_vmm_wraps,    shim_host_wraps};
     for (unsigned i = 0; i < sizeof tables / sizeof *tables; i++) {
         for (const struct shim_wrap *wrap = tables[i]; wrap->function; wrap++)
             wraps[wrap->symbol] = wrap;

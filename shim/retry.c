@@ -131,12 +131,6 @@ int shim_card_of(const CUmemAllocationProp *prop)
       (CUstream *stream, void *green, unsigned flags, int priority), \
       (stream, green, flags, priority)) \
     X(cuEventCreate, 2000, SHIM_ON_CARD, 0, (CUevent *event, unsigned flags), (event, flags)) \
-    X(cuMemAllocHost_v2, 3020, SHIM_ON_HOST, bytes, (void **pointer, size_t bytes), \
-      (pointer, bytes)) \
-    X(cuMemHostAlloc, 2020, SHIM_ON_HOST, bytes, (void **pointer, size_t bytes, unsigned flags), \
-      (pointer, bytes, flags)) \
-    X(cuMemHostRegister_v2, 6050, SHIM_ON_HOST, bytes, \
-      (void *pointer, size_t bytes, unsigned flags), (pointer, bytes, flags)) \
     X(cuMemAllocManaged, 6000, SHIM_ON_CARD, bytes, \
       (CUdeviceptr *address, size_t bytes, unsigned flags), (address, bytes, flags)) \
     X(cuArrayCreate_v2, 3020, SHIM_ON_CARD, flat_bytes(what), \

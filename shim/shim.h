@@ -11,7 +11,7 @@
  *     trampoline ─ slot ─┬─ real function            calls that do not concern us
  *                        └─ wrapper ─ pool.h ─ real   launches, copies, memory (wrap.h, *.c here);
  *                                                     calls made once more with memory that the
- *                                                     pool gave back (retry.c)
+ *                                                     pool gave back (retry.c, host.c)
  *
  * A wrapper passes its arguments on unchanged, whatever they are, unless the pool is open and they
  * concern it: errors stay the driver's. cuGetProcAddress hands out slots too (entry.c). With
@@ -64,7 +64,7 @@ struct shim_wrap {
 };
 extern const struct shim_wrap shim_entry_wraps[], shim_device_wraps[], shim_memory_wraps[],
     shim_launch_wraps[], shim_graph_wraps[], shim_copy_wraps[], shim_set_wraps[],
-    shim_retry_wraps[], shim_texture_wraps[], shim_vmm_wraps[];
+    shim_retry_wraps[], shim_texture_wraps[], shim_vmm_wraps[], shim_host_wraps[];
 
 /* The wrapper of a symbol; NULL: it has none. */
 const struct shim_wrap *shim_wrap_find(int symbol);

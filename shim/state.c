@@ -16,6 +16,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "params/pinned.h"
 
 struct shim_settings shim_settings;
 struct driver shim_driver;
@@ -152,6 +153,7 @@ static void in_child(void)
     pthread_mutex_init(&opening, NULL); /* whoever held it is not here */
     atomic_store(&hopeless, true);
     atomic_store(&shim_open_pool, NULL);
+    pinned_forget();
 }
 
 void shim_state_initialised(void)

@@ -4,6 +4,8 @@
  * 8-byte word in them, at 4-byte steps (pointers sit inside structures passed by value), lies in
  * the pool's range may be used as an address. Layouts are asked for once per function and kept.
  *
+ * Tables that the program has in pinned host memory are another matter (pinned.h).
+ *
  * A function is also vetted: after its first launches the small buffers it was given are looked
  * through (vet in pool); a function that wrote no pool addresses into memory touches only what its
  * parameters name.

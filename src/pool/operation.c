@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "params/pinned.h"
 #include "pool/measure.h"
 #include "pool/timeline.h"
 
@@ -94,6 +95,25 @@ void pool_op_touch_range(struct pool_op *op, CUdeviceptr address, uint64_t bytes
     add_word(op, address, bytes);
 }
 
+/* Tables in pinned host memory that the parameters name. Too many addresses there are like a table
+ * that points to more than fits. */
+static void touch_pinned(struct pool_op *op)
+{
+    vp_addr first;
+    uint64_t bytes;
+    if (op->pool->options.verify == 2 || !pinned_hull(&first, &bytes)) return;
+    vp_addr *named = op->thread->scanned;
+    unsigned count =
+        params_scan(op->function, op->params, op->extra, first, bytes, named, POOL_WORDS);
+    if (count == 0) return;
+    const struct space *space = &op->pool->space;
+    unsigned room = POOL_WORDS - op->word_count;
+    unsigned found = pinned_scan(named, count < POOL_WORDS ? count : POOL_WORDS, space->base,
+                                 space->bytes, &op->thread->words[op->word_count], room);
+    op->unclear |= found > room || count > POOL_WORDS;
+    op->word_count += found < room ? found : room;
+}
+
 void pool_op_touch_params(struct pool_op *op, void *handle, void **params, void **extra)
 {
     op->handle = handle;
@@ -112,6 +132,7 @@ void pool_op_touch_params(struct pool_op *op, void *handle, void **params, void 
         op->overflown = true;
     else
         op->word_count += found;
+    touch_pinned(op);
 }
 
 void pool_op_scan_host(struct pool_op *op, CUdeviceptr to, const void *from, uint64_t bytes)

@@ -1,0 +1,245 @@
+/* Tables of pointers in pinned host memory, through the shim, on pool memory that does not fit the
+ * card: what a kernel finds by such a table is there when it runs.
+ *
+ * The shim is the real one, over the emulator: a card of 8 MiB, 16 MiB of blocks; run with and
+ * without verify mode. Before each launch all blocks are written, so that what may leave has left:
+ * a kernel that used what is not there would be a fault. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "emu/emu_kernel.h"
+#include "shim/exported.h"
+#include "vrampool.h"
+
+#define BLOCK_BYTES ((size_t)2 << 20)
+enum { BLOCKS = 8, NAMED = 3 };
+
+static CUdeviceptr block[BLOCKS];
+static CUstream stream;
+static CUfunction add;
+
+#define CALL(symbol, types, args)                                                                  \
+    do {                                                                                           \
+        CUresult result_ = ((CUresult(*) types)shim_function(#symbol))args;                        \
+        if (result_ != CUDA_SUCCESS) fail_msg("%s: %d", #symbol, result_);                         \
+    } while (0)
+
+/* ---- The kernel: adds a number to the word behind each address in a table ---- */
+
+static const char ptx[] =
+    ".version 6.4\n.target sm_75\n.address_size 64\n"
+    ".visible .entry pinned_add(.param .u64 table, .param .u32 count, .param .u32 number)\n"
+    "{\n  ret;\n}\n"; /* for real cards there is none: the test is for the emulator */
+
+void emu_kernel_pinned_add(struct emu_block *b);
+void emu_kernel_pinned_add(struct emu_block *b)
+{
+    uint64_t table = emu_param_u64(b, 0), first, last;
+    uint32_t count = emu_param_u32(b, 1), number = emu_param_u32(b, 2);
+    emu_threads(b, &first, &last);
+    if (last > count) last = count;
+    for (uint64_t i = first; i < last; i++) {
+        uint64_t at = emu_load_u64(b, table + 8 * i);
+        emu_store_u32(b, at, emu_load_u32(b, at) + number);
+    }
+}
+
+static void launch(CUdeviceptr table, uint32_t number)
+{
+    uint32_t count = NAMED;
+    void *params[] = {&table, &count, &number};
+    CALL(cuLaunchKernel,
+         (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+          CUstream, void **, void **),
+         (add, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+}
+
+static void wait(void)
+{
+    CALL(cuCtxSynchronize, (void), ());
+}
+
+/* Uses all blocks but the first `spared` ones, twice. */
+static void press(unsigned spared)
+{
+    for (unsigned i = 0; i < 2 * (BLOCKS - spared); i++) {
+        CALL(cuMemsetD8Async, (CUdeviceptr, unsigned, size_t, CUstream),
+             (block[spared + i % (BLOCKS - spared)] + 4096, i, 4096, stream));
+        wait();
+    }
+}
+
+static void clear(void)
+{
+    for (unsigned i = 0; i < BLOCKS; i++)
+        CALL(cuMemsetD8_v2, (CUdeviceptr, unsigned, size_t), (block[i], 0, BLOCK_BYTES));
+}
+
+/* The words that the table `to` leads to; all others are 0. */
+static void check_words(uint32_t expected)
+{
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        uint32_t word;
+        CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), (&word, block[i] + 64, 4));
+        assert_int_equal(word, i < NAMED ? expected : 0);
+    }
+}
+
+static void fill(void *table)
+{
+    for (unsigned i = 0; i < NAMED; i++) ((CUdeviceptr *)table)[i] = block[i] + 64;
+}
+
+/* Launches with the table while its blocks are away. */
+static void use(void *table)
+{
+    clear();
+    fill(table);
+    for (uint32_t i = 1; i <= 4; i++) {
+        press(NAMED);
+        launch((uintptr_t)table, i);
+        wait();
+    }
+    check_words(1 + 2 + 3 + 4);
+}
+
+/* ---- Tests ---- */
+
+static void allocated_memory_may_hold_a_table(void **state)
+{
+    void *table;
+    CALL(cuMemHostAlloc, (void **, size_t, unsigned), (&table, 4096, 0));
+    use(table);
+    use((char *)table + 512);
+    CALL(cuMemFreeHost, (void *), (table));
+    CALL(cuMemAllocHost_v2, (void **, size_t), (&table, 4096));
+    use(table);
+    CALL(cuMemFreeHost, (void *), (table));
+}
+
+static void registered_memory_may_hold_a_table(void **state)
+{
+    void *table = aligned_alloc(4096, 4096);
+    assert_non_null(table);
+    CALL(cuMemHostRegister_v2, (void *, size_t, unsigned), (table, 4096, 0));
+    use(table);
+    CALL(cuMemHostUnregister, (void *), (table));
+    free(table);
+}
+
+static void a_table_may_lie_deep_in_large_memory(void **state)
+{
+    void *memory;
+    CALL(cuMemHostAlloc, (void **, size_t, unsigned), (&memory, BLOCK_BYTES, 0));
+    use((char *)memory + BLOCK_BYTES / 2);
+    use((char *)memory + BLOCK_BYTES - sizeof(CUdeviceptr[NAMED]));
+    CALL(cuMemFreeHost, (void *), (memory));
+}
+
+static void a_captured_launch_keeps_what_its_table_names(void **state)
+{
+    void *table;
+    CUgraph graph;
+    CUgraphExec exec;
+    CALL(cuMemHostAlloc, (void **, size_t, unsigned), (&table, 4096, 0));
+    clear();
+    wait();
+    fill(table);
+    CALL(cuStreamBeginCapture_v2, (CUstream, int), (stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    launch((uintptr_t)table, 5);
+    CALL(cuStreamEndCapture, (CUstream, CUgraph *), (stream, &graph));
+    CALL(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long),
+         (&exec, graph, 0));
+    for (unsigned i = 0; i < 3; i++) {
+        press(NAMED);
+        CALL(cuGraphLaunch, (CUgraphExec, CUstream), (exec, stream));
+        wait();
+    }
+    check_words(3 * 5);
+    CALL(cuGraphExecDestroy, (CUgraphExec), (exec));
+    CALL(cuGraphDestroy, (CUgraph), (graph));
+    CALL(cuMemFreeHost, (void *), (table));
+}
+
+/* A number that was the address of a table, and is nothing now. */
+static void what_was_freed_is_not_read(void **state)
+{
+    void *table, *other,
+        *own = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(own, MAP_FAILED);
+    CALL(cuMemHostAlloc, (void **, size_t, unsigned), (&other, 4096, 0));
+    CALL(cuMemHostAlloc, (void **, size_t, unsigned), (&table, 4096, 0));
+    CALL(cuMemHostRegister_v2, (void *, size_t, unsigned), (own, 4096, 0));
+    use(table);
+    use(own);
+    CALL(cuMemFreeHost, (void *), (table));
+    CALL(cuMemHostUnregister, (void *), (own));
+    assert_int_equal(munmap(own, 4096), 0);
+    uint32_t none = 0;
+    void *gone[] = {table, own};
+    for (unsigned i = 0; i < 2; i++) {
+        void *params[] = {&gone[i], &none, &none};
+        CALL(cuLaunchKernel,
+             (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+              CUstream, void **, void **),
+             (add, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+        wait();
+    }
+    use(other);
+    CALL(cuMemFreeHost, (void *), (other));
+}
+
+/* The driver refuses to free it there, so the table is one still. */
+static void what_could_not_be_freed_is_known_still(void **state)
+{
+    void *table;
+    CUresult (*free_host)(void *) = (CUresult(*)(void *))shim_function("cuMemFreeHost");
+    CUresult (*unregister)(void *) = (CUresult(*)(void *))shim_function("cuMemHostUnregister");
+    CALL(cuMemHostAlloc, (void **, size_t, unsigned), (&table, 4096, 0));
+    assert_int_not_equal(unregister(table), CUDA_SUCCESS);
+    use(table);
+    CALL(cuMemFreeHost, (void *), (table));
+    table = aligned_alloc(4096, 4096);
+    assert_non_null(table);
+    CALL(cuMemHostRegister_v2, (void *, size_t, unsigned), (table, 4096, 0));
+    assert_int_not_equal(free_host(table), CUDA_SUCCESS);
+    use(table);
+    CALL(cuMemHostUnregister, (void *), (table));
+    free(table);
+}
+
+static int start(void **state)
+{
+    CUcontext context;
+    CUmodule module;
+    CALL(cuInit, (unsigned), (0));
+    CALL(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice), (&context, 0));
+    CALL(cuCtxSetCurrent, (CUcontext), (context));
+    CALL(cuStreamCreate, (CUstream *, unsigned), (&stream, CU_STREAM_NON_BLOCKING));
+    CALL(cuModuleLoadData, (CUmodule *, const void *), (&module, ptx));
+    CALL(cuModuleGetFunction, (CUfunction *, CUmodule, const char *), (&add, module, "pinned_add"));
+    for (unsigned i = 0; i < BLOCKS; i++)
+        CALL(cuMemAlloc_v2, (CUdeviceptr *, size_t), (&block[i], BLOCK_BYTES));
+    return 0;
+}
+
+static int finish(void **state)
+{
+    for (unsigned i = 0; i < BLOCKS; i++) CALL(cuMemFree_v2, (CUdeviceptr), (block[i]));
+    CALL(cuStreamDestroy_v2, (CUstream), (stream));
+    CALL(cuDevicePrimaryCtxRelease_v2, (CUdevice), (0));
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allocated_memory_may_hold_a_table),
+        cmocka_unit_test(registered_memory_may_hold_a_table),
+        cmocka_unit_test(a_table_may_lie_deep_in_large_memory),
+        cmocka_unit_test(a_captured_launch_keeps_what_its_table_names),
+        cmocka_unit_test(what_was_freed_is_not_read),
+        cmocka_unit_test(what_could_not_be_freed_is_known_still),
+    };
+    return cmocka_run_group_tests(tests, start, finish);
+}
