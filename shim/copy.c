@@ -87,17 +87,25 @@ static void scan_rows(struct pool_op *op, const struct end *to, const struct end
     }
 }
 
-static void touch_box(struct pool_op *op, const struct end *to, const struct end *from,
-                      struct box box)
+/* False: larger than all memory, whole blocks are touched. */
+static bool touch_ends(struct pool_op *op, const struct end *to, const struct end *from,
+                       const struct box *box, uint64_t *to_bytes, uint64_t *from_bytes)
 {
-    uint64_t to_bytes = 0, from_bytes = 0;
-    bool sane = span(to, &box, &to_bytes) && span(from, &box, &from_bytes);
+    bool sane = span(to, box, to_bytes) && span(from, box, from_bytes);
     const struct end *ends[] = {to, from};
-    uint64_t bytes[] = {to_bytes, from_bytes};
+    const uint64_t bytes[] = {*to_bytes, *from_bytes};
     for (unsigned i = 0; i < 2; i++) {
         if (ends[i]->address && sane) pool_op_touch_range(op, ends[i]->address, bytes[i]);
         if (ends[i]->address && !sane) pool_op_touch(op, ends[i]->address);
     }
+    return sane;
+}
+
+static void touch_box(struct pool_op *op, const struct end *to, const struct end *from,
+                      struct box box)
+{
+    uint64_t to_bytes = 0, from_bytes = 0;
+    bool sane = touch_ends(op, to, from, &box, &to_bytes, &from_bytes);
     if (!sane || !to->address || !from->host || !readable(op, from->address)) return;
     if (!fits(op, to->address, to_bytes)) return;
     if (to_bytes == from_bytes && to_bytes == box.row_bytes * box.rows * box.slices)
@@ -124,20 +132,33 @@ static void touch_2d(struct pool_op *op, const CUDA_MEMCPY2D *copy)
     touch_box(op, &to, &from, (struct box){copy->WidthInBytes, copy->Height, 1});
 }
 
-static void touch_3d(struct pool_op *op, const CUDA_MEMCPY3D *copy)
+static struct box box_of(const CUDA_MEMCPY3D *copy, struct end *to, struct end *from)
 {
-    if (!copy) return;
     size_t to_slice = copy->dstPitch * copy->dstHeight,
            from_slice = copy->srcPitch * copy->srcHeight;
-    struct end to =
-        make_end(copy->dstMemoryType, copy->dstDevice, copy->dstHost,
-                 copy->dstZ * to_slice + copy->dstY * copy->dstPitch + copy->dstXInBytes,
-                 copy->dstPitch, to_slice);
-    struct end from =
-        make_end(copy->srcMemoryType, copy->srcDevice, copy->srcHost,
-                 copy->srcZ * from_slice + copy->srcY * copy->srcPitch + copy->srcXInBytes,
-                 copy->srcPitch, from_slice);
-    touch_box(op, &to, &from, (struct box){copy->WidthInBytes, copy->Height, copy->Depth});
+    *to = make_end(copy->dstMemoryType, copy->dstDevice, copy->dstHost,
+                   copy->dstZ * to_slice + copy->dstY * copy->dstPitch + copy->dstXInBytes,
+                   copy->dstPitch, to_slice);
+    *from = make_end(copy->srcMemoryType, copy->srcDevice, copy->srcHost,
+                     copy->srcZ * from_slice + copy->srcY * copy->srcPitch + copy->srcXInBytes,
+                     copy->srcPitch, from_slice);
+    return (struct box){copy->WidthInBytes, copy->Height, copy->Depth};
+}
+
+static void touch_3d(struct pool_op *op, const CUDA_MEMCPY3D *copy)
+{
+    struct end to, from;
+    if (!copy) return;
+    struct box box = box_of(copy, &to, &from);
+    touch_box(op, &to, &from, box);
+}
+
+void shim_touch_copy(struct pool_op *op, const CUDA_MEMCPY3D *copy)
+{
+    struct end to, from;
+    uint64_t to_bytes = 0, from_bytes = 0;
+    struct box box = box_of(copy, &to, &from);
+    touch_ends(op, &to, &from, &box, &to_bytes, &from_bytes);
 }
 
 static struct end operand_end(const struct abi_operand *operand, const struct abi_box *box)

@@ -3,7 +3,9 @@
  * A graph comes into being by capture, node by node, from other graphs, or by all of that. What was
  * captured is kept by the graph from the captured operations themselves (pool_capture_ends); the
  * rest is found by walking over the nodes when an executable is made of it, children and
- * conditional bodies too. A change to an executable adds what it names. */
+ * conditional bodies too. A change to an executable adds what it names.
+ *
+ * What the driver looks at in a call of a graph's, it finds mapped there. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -68,7 +70,7 @@ static void forget_conditionals(CUgraph graph)
     pthread_mutex_unlock(&bodies_lock);
 }
 
-/* ---- What a node uses. Blocks are kept whole, so that an address in each is enough. ---- */
+/* ---- What a node uses: of a kernel whole blocks, of others what they name ---- */
 
 static void touch_kernel(struct pool_op *op, const struct abi_kernel_node *kernel, bool is_v2)
 {
@@ -77,25 +79,23 @@ static void touch_kernel(struct pool_op *op, const struct abi_kernel_node *kerne
     if (function) pool_op_touch_params(op, function, kernel->params, kernel->extra);
 }
 
-static void touch_copy(struct pool_op *op, const CUDA_MEMCPY3D *copy)
+static void touch_set(struct pool_op *op, const struct abi_set_node *set)
 {
-    bool from_host = copy->srcMemoryType == CU_MEMORYTYPE_HOST;
-    bool to_host = copy->dstMemoryType == CU_MEMORYTYPE_HOST;
-    if (copy->srcMemoryType != CU_MEMORYTYPE_ARRAY)
-        pool_op_touch(op, from_host ? (CUdeviceptr)(uintptr_t)copy->srcHost : copy->srcDevice);
-    if (copy->dstMemoryType != CU_MEMORYTYPE_ARRAY)
-        pool_op_touch(op, to_host ? (CUdeviceptr)(uintptr_t)copy->dstHost : copy->dstDevice);
+    shim_touch_plane(op, set->to, set->pitch, set->element_bytes, set->width, set->height);
 }
 
 static void touch_words(struct pool_op *op, const struct abi_words_node *words)
 {
-    for (unsigned i = 0; words->words && i < words->count; i++) {
-        int operation = words->words[i].operation;
-        if (operation == ABI_WORD_WAIT_32 || operation == ABI_WORD_WRITE_32 ||
-            operation == ABI_WORD_WAIT_64 || operation == ABI_WORD_WRITE_64 ||
-            operation == ABI_WORD_REDUCE)
-            pool_op_touch(op, words->words[i].on.address);
-    }
+    shim_touch_words(op, words->words, words->count);
+}
+
+/* What the driver looks at when it is told of the node: a kernel's parameters it takes as they are.
+ */
+static void touch_seen(struct pool_op *op, const struct abi_node *node)
+{
+    if (node->type == ABI_NODE_COPY) shim_touch_copy(op, &node->copy.copy);
+    if (node->type == ABI_NODE_SET) touch_set(op, &node->set);
+    if (node->type == ABI_NODE_WORDS) touch_words(op, &node->words);
 }
 
 #define GET(symbol, type, into)                                                                    \
@@ -121,11 +121,11 @@ static bool touch_node(struct pool_op *op, CUgraphNode node, int type)
     case ABI_NODE_KERNEL: return touch_kernel_node(op, node);
     case ABI_NODE_COPY:
         if (!GET(cuGraphMemcpyNodeGetParams, CUDA_MEMCPY3D, &copy)) return false;
-        touch_copy(op, &copy);
+        shim_touch_copy(op, &copy);
         return true;
     case ABI_NODE_SET:
         if (!GET(cuGraphMemsetNodeGetParams, struct abi_set_node, &set)) return false;
-        pool_op_touch(op, set.to);
+        touch_set(op, &set);
         return true;
     case ABI_NODE_WORDS:
         if (!GET(cuGraphBatchMemOpNodeGetParams, struct abi_words_node, &words)) return false;
@@ -211,27 +211,24 @@ static CUresult keep_for(const void *owner, CUgraph graph)
 
 /* ---- Executables ---- */
 
-/* Nobody has launched it yet. */
-static CUresult made(CUresult result, CUgraphExec *exec, CUgraph graph)
+/* What its call kept, since the driver may look at it, is the executable's now. */
+static CUresult made(CUresult result, const CUgraphExec *exec, const void *call)
 {
-    if (result != CUDA_SUCCESS) return result;
-    CUresult kept = keep_for(*exec, graph);
-    if (kept == CUDA_SUCCESS) return result;
     vp_pool *pool = shim_pool();
-    if (pool) pool_keeper_ends(pool, *exec);
-    SHIM_REAL(cuGraphExecDestroy, (CUgraphExec))(*exec);
-    *exec = NULL;
-    return kept;
+    if (pool && result == CUDA_SUCCESS) pool_keeper_copies(pool, *exec, call);
+    if (pool) pool_keeper_ends(pool, call);
+    return result;
 }
 
 #define MAKES(symbol, params, args)                                                                \
     static CUresult symbol##_wrap params                                                           \
     {                                                                                              \
         struct shim_retry retry = {0};                                                             \
-        CUresult result;                                                                           \
+        CUresult result = keep_for(&retry, graph);                                                 \
+        if (result != CUDA_SUCCESS) return made(result, exec, &retry);                             \
         do result = SHIM_REAL(symbol, params) args;                                                \
         while (SHIM_RETRY(&retry, result, #symbol, SHIM_ON_CARD, 0));                              \
-        return made(result, exec, graph);                                                          \
+        return made(result, exec, &retry);                                                         \
     }
 MAKES(cuGraphInstantiate,
       (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t bytes),
@@ -282,10 +279,10 @@ SETS(cuGraphExecKernelNodeSetParams_v2, to,
      touch_kernel(&op, to, true))
 SETS(cuGraphExecMemcpyNodeSetParams, to,
      (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *to, CUcontext context),
-     (exec, node, to, context), touch_copy(&op, to))
+     (exec, node, to, context), shim_touch_copy(&op, to))
 SETS(cuGraphExecMemsetNodeSetParams, to,
      (CUgraphExec exec, CUgraphNode node, const struct abi_set_node *to, CUcontext context),
-     (exec, node, to, context), pool_op_touch(&op, to->to))
+     (exec, node, to, context), touch_set(&op, to))
 SETS(cuGraphExecBatchMemOpNodeSetParams, to,
      (CUgraphExec exec, CUgraphNode node, const struct abi_words_node *to), (exec, node, to),
      touch_words(&op, to))
@@ -301,15 +298,72 @@ static CUresult cuGraphExecNodeSetParams_wrap(CUgraphExec exec, CUgraphNode node
     } else if (pool) {
         pool_op_begin(&op, pool, POOL_GRAPH, NULL, "cuGraphExecNodeSetParams");
         if (to->type == ABI_NODE_KERNEL) touch_kernel(&op, &to->kernel, true);
-        if (to->type == ABI_NODE_COPY) touch_copy(&op, &to->copy.copy);
-        if (to->type == ABI_NODE_SET) pool_op_touch(&op, to->set.to);
-        if (to->type == ABI_NODE_WORDS) touch_words(&op, &to->words);
+        touch_seen(&op, to);
         kept = pool_op_keep(&op, exec);
     }
     if (kept != CUDA_SUCCESS) return kept;
     return SHIM_REAL(cuGraphExecNodeSetParams,
                      (CUgraphExec, CUgraphNode, struct abi_node *))(exec, node, to);
 }
+
+/* ---- Nodes of graphs ---- */
+
+static CUresult added(CUresult result, const CUgraphNode *node, CUgraph graph,
+                      const struct abi_node *params)
+{
+    vp_pool *pool = result == CUDA_SUCCESS && params ? shim_pool_wanted() : NULL;
+    if (!pool) return result;
+    if (params->type == ABI_NODE_CHILD) pool_keeper_copies(pool, graph, params->child);
+    if (params->type == ABI_NODE_CONDITIONAL) note_conditional(graph, *node, params);
+    return result;
+}
+
+/* The driver refuses a node that names memory which is not mapped at that moment. It is kept as
+ * long as the call lasts: nobody tells when a graph inside another ends, nor which graph a node is
+ * in. Making an executable keeps it again. */
+#define NAMES(symbol, params, args, touch, told)                                                   \
+    static CUresult symbol##_wrap params                                                           \
+    {                                                                                              \
+        vp_pool *pool = to ? shim_pool() : NULL;                                                   \
+        CUresult result = CUDA_SUCCESS;                                                            \
+        struct pool_op op;                                                                         \
+        if (pool) {                                                                                \
+            pool_op_begin(&op, pool, POOL_GRAPH, NULL, #symbol);                                   \
+            touch;                                                                                 \
+            result = pool_op_keep(&op, &op);                                                       \
+        }                                                                                          \
+        if (result == CUDA_SUCCESS) result = SHIM_REAL(symbol, params) args;                       \
+        if (pool) pool_keeper_ends(pool, &op);                                                     \
+        return told;                                                                               \
+    }
+NAMES(cuGraphAddMemcpyNode,
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+       const CUDA_MEMCPY3D *to, CUcontext context),
+      (node, graph, after, count, to, context), shim_touch_copy(&op, to), result)
+NAMES(cuGraphAddMemsetNode,
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+       const struct abi_set_node *to, CUcontext context),
+      (node, graph, after, count, to, context), touch_set(&op, to), result)
+NAMES(cuGraphAddBatchMemOpNode,
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+       const struct abi_words_node *to),
+      (node, graph, after, count, to), touch_words(&op, to), result)
+NAMES(cuGraphAddNode,
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+       struct abi_node *to),
+      (node, graph, after, count, to), touch_seen(&op, to), added(result, node, graph, to))
+NAMES(cuGraphAddNode_v2,
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count,
+       struct abi_node *to),
+      (node, graph, after, edges, count, to), touch_seen(&op, to), added(result, node, graph, to))
+NAMES(cuGraphMemcpyNodeSetParams, (CUgraphNode node, const CUDA_MEMCPY3D *to), (node, to),
+      shim_touch_copy(&op, to), result)
+NAMES(cuGraphMemsetNodeSetParams, (CUgraphNode node, const struct abi_set_node *to), (node, to),
+      touch_set(&op, to), result)
+NAMES(cuGraphBatchMemOpNodeSetParams, (CUgraphNode node, const struct abi_words_node *to),
+      (node, to), touch_words(&op, to), result)
+NAMES(cuGraphNodeSetParams, (CUgraphNode node, struct abi_node *to), (node, to),
+      touch_seen(&op, to), result)
 
 /* ---- Graphs of graphs, and ends ---- */
 
@@ -332,30 +386,6 @@ static CUresult cuGraphAddChildGraphNode_wrap(CUgraphNode *node, CUgraph graph,
     if (pool && result == CUDA_SUCCESS) pool_keeper_copies(pool, graph, child);
     return result;
 }
-
-static CUresult added(CUresult result, const CUgraphNode *node, CUgraph graph,
-                      const struct abi_node *params)
-{
-    vp_pool *pool = result == CUDA_SUCCESS && params ? shim_pool_wanted() : NULL;
-    if (!pool) return result;
-    if (params->type == ABI_NODE_CHILD) pool_keeper_copies(pool, graph, params->child);
-    if (params->type == ABI_NODE_CONDITIONAL) note_conditional(graph, *node, params);
-    return result;
-}
-
-#define ADDS(symbol, params, args)                                                                 \
-    static CUresult symbol##_wrap params                                                           \
-    {                                                                                              \
-        return added(SHIM_REAL(symbol, params) args, node, graph, given);                          \
-    }
-ADDS(cuGraphAddNode,
-     (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
-      struct abi_node *given),
-     (node, graph, after, count, given))
-ADDS(cuGraphAddNode_v2,
-     (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count,
-      struct abi_node *given),
-     (node, graph, after, edges, count, given))
 
 /* Launches under way end as they would have: what they use is idle once they have. */
 static CUresult cuGraphExecDestroy_wrap(CUgraphExec exec)
@@ -393,6 +423,13 @@ const struct shim_wrap shim_graph_wraps[] = {
     SHIM_ROW_ONE(cuGraphExecNodeSetParams, 12020),
     SHIM_ROW_ONE(cuGraphClone, 10000),
     SHIM_ROW_ONE(cuGraphAddChildGraphNode, 10000),
+    SHIM_ROW_ONE(cuGraphAddMemcpyNode, 10000),
+    SHIM_ROW_ONE(cuGraphAddMemsetNode, 10000),
+    SHIM_ROW_ONE(cuGraphAddBatchMemOpNode, 11070),
+    SHIM_ROW_ONE(cuGraphMemcpyNodeSetParams, 10000),
+    SHIM_ROW_ONE(cuGraphMemsetNodeSetParams, 10000),
+    SHIM_ROW_ONE(cuGraphBatchMemOpNodeSetParams, 11070),
+    SHIM_ROW_ONE(cuGraphNodeSetParams, 12020),
     SHIM_ROW_ONE(cuGraphAddNode, 12020),
     SHIM_ROW_ONE(cuGraphAddNode_v2, 12030),
     SHIM_ROW_ONE(cuGraphExecDestroy, 10000),

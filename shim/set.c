@@ -20,15 +20,15 @@ static void touch_elements(struct pool_op *op, CUdeviceptr to, size_t element, s
     touch_rows(op, to, element, element, count);
 }
 
-static void touch_plane(struct pool_op *op, CUdeviceptr to, size_t pitch, size_t element,
-                        size_t width, size_t height)
+void shim_touch_plane(struct pool_op *op, CUdeviceptr to, size_t pitch, size_t element,
+                      size_t width, size_t height)
 {
     uint64_t row_bytes;
     if (__builtin_mul_overflow(width, element, &row_bytes)) row_bytes = 0;
     touch_rows(op, to, pitch, row_bytes, height);
 }
 
-static void touch_words(struct pool_op *op, const union abi_word *words, unsigned count)
+void shim_touch_words(struct pool_op *op, const union abi_word *words, unsigned count)
 {
     for (unsigned i = 0; words && i < count; i++) {
         switch (words[i].operation) {
@@ -56,10 +56,11 @@ static void touch_words(struct pool_op *op, const union abi_word *words, unsigne
     X(ASYNC, cuMemsetD##bits##Async, 3020, POOL_MEMSET, stream, LINE_PARAMS_ASYNC(type), \
       (to, value, count, stream), touch_elements(&op, to, sizeof value, count)) \
     X(SYNC, cuMemsetD2D##bits##_v2, 3020, POOL_MEMSET, PLANE_PARAMS(type), \
-      (to, pitch, value, width, height), touch_plane(&op, to, pitch, sizeof value, width, height)) \
+      (to, pitch, value, width, height), \
+      shim_touch_plane(&op, to, pitch, sizeof value, width, height)) \
     X(ASYNC, cuMemsetD2D##bits##Async, 3020, POOL_MEMSET, stream, PLANE_PARAMS_ASYNC(type), \
       (to, pitch, value, width, height, stream), \
-      touch_plane(&op, to, pitch, sizeof value, width, height))
+      shim_touch_plane(&op, to, pitch, sizeof value, width, height))
 
 #define WORD(X, symbol, since, type) \
     X(ASYNC, symbol, since, POOL_MEMSET, stream, \
@@ -68,7 +69,7 @@ static void touch_words(struct pool_op *op, const union abi_word *words, unsigne
 #define WORDS(X, symbol, since) \
     X(ASYNC, symbol, since, POOL_MEMSET, stream, \
       (CUstream stream, unsigned count, union abi_word *words, unsigned flags), \
-      (stream, count, words, flags), touch_words(&op, words, count))
+      (stream, count, words, flags), shim_touch_words(&op, words, count))
 
 #define SETS(X) \
     SETS_OF(X, 8, unsigned char) \

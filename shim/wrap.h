@@ -15,9 +15,16 @@
 #ifndef SHIM_WRAP_H
 #define SHIM_WRAP_H
 
+#include "shim/abi.h"
 #include "shim/shim.h"
 
 #define SHIM_LIST(...) __VA_ARGS__
+
+/* What an operation names, in its full extent. A copy's host memory is not looked through. */
+void shim_touch_copy(struct pool_op *op, const CUDA_MEMCPY3D *copy);
+void shim_touch_plane(struct pool_op *op, CUdeviceptr to, size_t pitch, size_t element,
+                      size_t width, size_t height);
+void shim_touch_words(struct pool_op *op, const union abi_word *words, unsigned count);
 
 /* The real function, as a function of these parameters. */
 #define SHIM_REAL(symbol, params) ((CUresult(*) params)shim_reals[SHIM_##symbol])

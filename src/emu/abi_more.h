@@ -27,6 +27,23 @@ struct emu_set_node {
     size_t width, height;
 };
 
+/* CUgraphNodeParams: any node, of which the emulator knows these. */
+struct emu_node {
+    int type, reserved[3];
+    union {
+        long long pad[29];
+        struct emu_kernel_node kernel;
+        struct {
+            int flags, reserved;
+            CUcontext ctx;
+            CUDA_MEMCPY3D copyParams;
+        } memcpy;
+        struct emu_set_node memset;
+        CUgraph child;
+    };
+    long long more;
+};
+
 /* CUgraphExecUpdateResultInfo; result 0: done, 1: an error, 2: the graphs differ in their nodes. */
 struct emu_update {
     int result;

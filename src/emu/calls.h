@@ -225,6 +225,14 @@
     X(CTX, NO, cuGraphAddMemcpyNode, cuGraphAddMemcpyNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const CUDA_MEMCPY3D *params, CUcontext context), (node, graph, after, count, params, context)) \
     X(CTX, NO, cuGraphAddMemsetNode, cuGraphAddMemsetNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const struct emu_set_node *params, CUcontext context), (node, graph, after, count, params, context)) \
     X(CTX, NO, cuGraphAddChildGraphNode, cuGraphAddChildGraphNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraph child), (node, graph, after, count, child)) \
+    X(CTX, NO, cuGraphAddNode, cuGraphAddNode, 12020, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, struct emu_node *params), (node, graph, after, count, params)) \
+    X(CTX, NO, cuGraphAddNode_v2, cuGraphAddNode, 12030, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count, struct emu_node *params), (node, graph, after, edges, count, params)) \
+    X(CTX, NO, cuGraphMemcpyNodeSetParams, cuGraphMemcpyNodeSetParams, 10000, (CUgraphNode node, const CUDA_MEMCPY3D *params), (node, params)) \
+    X(CTX, NO, cuGraphMemsetNodeSetParams, cuGraphMemsetNodeSetParams, 10000, (CUgraphNode node, const struct emu_set_node *params), (node, params)) \
+    X(CTX, NO, cuGraphNodeSetParams, cuGraphNodeSetParams, 12020, (CUgraphNode node, struct emu_node *params), (node, params)) \
+    X(CTX, NO, cuGraphExecMemcpyNodeSetParams, cuGraphExecMemcpyNodeSetParams, 10020, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext context), (exec, node, params, context)) \
+    X(CTX, NO, cuGraphExecMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams, 10020, (CUgraphExec exec, CUgraphNode node, const struct emu_set_node *params, CUcontext context), (exec, node, params, context)) \
+    X(CTX, NO, cuGraphExecNodeSetParams, cuGraphExecNodeSetParams, 12020, (CUgraphExec exec, CUgraphNode node, struct emu_node *params), (exec, node, params)) \
     X(CTX, NO, cuGraphClone, cuGraphClone, 10000, (CUgraph *clone, CUgraph graph), (clone, graph)) \
     X(CTX, NO, cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams, 12000, (CUgraphExec exec, CUgraphNode node, const struct emu_kernel_node *params), (exec, node, params)) \
     X(CTX, NO, cuGraphExecUpdate_v2, cuGraphExecUpdate, 12000, (CUgraphExec exec, CUgraph graph, struct emu_update *info), (exec, graph, info)) \

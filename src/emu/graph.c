@@ -250,18 +250,45 @@ static CUresult kernel_op(const struct emu_kernel_node *params, struct op **op)
     return CUDA_SUCCESS;
 }
 
+/* Of copies and memsets the memory is looked at when the node is told of it. */
 static CUresult set_op(const struct emu_set_node *params, struct op **op)
 {
     unsigned bytes = params ? params->elementSize : 0;
     if ((bytes != 1 && bytes != 2 && bytes != 4) || !params->width || !params->height)
         return CUDA_ERROR_INVALID_VALUE;
+    struct set set = {{params->dst, params->pitch, 0},
+                      params->width * bytes,
+                      params->height,
+                      params->value,
+                      bytes};
+    if (!side_is_memory(&set.to, set.width, set.height, 1)) return CUDA_ERROR_INVALID_VALUE;
     *op = op_new(context_current(), OP_SET, "a memset node");
-    (*op)->set = (struct set){{params->dst, params->pitch, 0},
-                              params->width * bytes,
-                              params->height,
-                              params->value,
-                              bytes};
+    (*op)->set = set;
     return CUDA_SUCCESS;
+}
+
+static CUresult copy_op(const CUDA_MEMCPY3D *params, struct op **op)
+{
+    struct copy copy;
+    CUresult result = copy_make(params, &copy);
+    if (result != CUDA_SUCCESS) return result;
+    bool any = copy.width && copy.height && copy.depth;
+    if (any && (!side_is_memory(&copy.from, copy.width, copy.height, copy.depth) ||
+                !side_is_memory(&copy.to, copy.width, copy.height, copy.depth)))
+        return CUDA_ERROR_INVALID_VALUE;
+    *op = op_new(context_current(), OP_COPY, "a memcpy node");
+    (*op)->copy = copy;
+    return CUDA_SUCCESS;
+}
+
+static CUresult any_op(const struct emu_node *params, struct op **op)
+{
+    switch (params ? params->type : -1) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: return kernel_op(&params->kernel, op);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return copy_op(&params->memcpy.copyParams, op);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return set_op(&params->memset, op);
+    default: return params ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    }
 }
 
 CUresult do_cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
@@ -275,12 +302,9 @@ CUresult do_cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgr
 CUresult do_cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
                                  size_t count, const CUDA_MEMCPY3D *params, CUcontext context)
 {
-    struct copy copy;
-    CUresult result = copy_make(params, &copy);
-    if (result != CUDA_SUCCESS) return result;
-    struct op *op = op_new(context_current(), OP_COPY, "a memcpy node");
-    op->copy = copy;
-    return add_node(node, graph, after, count, op);
+    struct op *op;
+    CUresult result = copy_op(params, &op);
+    return result == CUDA_SUCCESS ? add_node(node, graph, after, count, op) : result;
 }
 
 CUresult do_cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
@@ -303,6 +327,22 @@ CUresult do_cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUg
     made->child = graph_clone(child);
     made->child->inner = true;
     return CUDA_SUCCESS;
+}
+
+CUresult do_cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+                           struct emu_node *params)
+{
+    struct op *op;
+    if (params && params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        return do_cuGraphAddChildGraphNode(node, graph, after, count, params->child);
+    CUresult result = any_op(params, &op);
+    return result == CUDA_SUCCESS ? add_node(node, graph, after, count, op) : result;
+}
+
+CUresult do_cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                              const void *edges, size_t count, struct emu_node *params)
+{
+    return edges ? CUDA_ERROR_NOT_SUPPORTED : do_cuGraphAddNode(node, graph, after, count, params);
 }
 
 CUresult do_cuGraphChildGraphNodeGetGraph(CUgraphNode named, CUgraph *graph)
@@ -345,7 +385,39 @@ CUresult do_cuGraphMemsetNodeGetParams(CUgraphNode named, struct emu_set_node *p
     return CUDA_SUCCESS;
 }
 
-/* ---- Changing executables ---- */
+/* ---- Changing nodes and executables ---- */
+
+/* The node becomes `op`, where it is of the same kind. */
+static CUresult set_node(CUgraphNode named, struct op *op)
+{
+    struct node *node = handle_get(HANDLE_NODE, (uintptr_t)named);
+    bool fits = node && !node->child && node->op->kind == op->kind;
+    struct op *goes = fits ? node->op : op;
+    if (fits) node->op = op;
+    op_unref(goes);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult do_cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *params)
+{
+    struct op *op;
+    CUresult result = copy_op(params, &op);
+    return result == CUDA_SUCCESS ? set_node(node, op) : result;
+}
+
+CUresult do_cuGraphMemsetNodeSetParams(CUgraphNode node, const struct emu_set_node *params)
+{
+    struct op *op;
+    CUresult result = set_op(params, &op);
+    return result == CUDA_SUCCESS ? set_node(node, op) : result;
+}
+
+CUresult do_cuGraphNodeSetParams(CUgraphNode node, struct emu_node *params)
+{
+    struct op *op;
+    CUresult result = any_op(params, &op);
+    return result == CUDA_SUCCESS ? set_node(node, op) : result;
+}
 
 /* The executable's node becomes `op`, where it is of the same kind. */
 static CUresult replace(CUgraphExec exec, CUgraphNode node, struct op *op)
@@ -367,6 +439,29 @@ CUresult do_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node
 {
     struct op *op;
     CUresult result = kernel_op(params, &op);
+    return result == CUDA_SUCCESS ? replace(exec, node, op) : result;
+}
+
+CUresult do_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                           const CUDA_MEMCPY3D *params, CUcontext context)
+{
+    struct op *op;
+    CUresult result = copy_op(params, &op);
+    return result == CUDA_SUCCESS ? replace(exec, node, op) : result;
+}
+
+CUresult do_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                           const struct emu_set_node *params, CUcontext context)
+{
+    struct op *op;
+    CUresult result = set_op(params, &op);
+    return result == CUDA_SUCCESS ? replace(exec, node, op) : result;
+}
+
+CUresult do_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, struct emu_node *params)
+{
+    struct op *op;
+    CUresult result = any_op(params, &op);
     return result == CUDA_SUCCESS ? replace(exec, node, op) : result;
 }
 

@@ -327,6 +327,8 @@ void set_start(struct op *op);
 /* A launch or copy as asked for; the launch owns its parameters. */
 CUresult launch_make(CUfunction function, void **params, void **extra, struct launch *launch);
 CUresult copy_make(const CUDA_MEMCPY3D *asked, struct copy *copy);
+/* All of so many rows and slices is mapped and open, or some host memory. */
+bool side_is_memory(const struct side *side, uint64_t width, uint64_t height, uint64_t depth);
 
 void kernel_start(struct op *op);
 void op_run_timed(struct op *op, double alone_ns, double both_ns); /* pieces are set */

@@ -21,7 +21,7 @@ static bool is_pageable(uint64_t address)
 }
 
 /* Whether everything that a side names is memory now, as the driver checks when it is called. */
-static bool side_is_memory(const struct side *side, uint64_t width, uint64_t height, uint64_t depth)
+bool side_is_memory(const struct side *side, uint64_t width, uint64_t height, uint64_t depth)
 {
     if (!address_is_device(side->address)) return side->address != 0;
     uint64_t end = side->address + (depth - 1) * side->slice + (height - 1) * side->pitch + width;

@@ -186,6 +186,60 @@ const char *case_capture_refuses(void)
     return work_drop(&w);
 }
 
+static CUDA_MEMCPY3D copy_of(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = from,
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = to,
+                           .WidthInBytes = bytes,
+                           .Height = 1,
+                           .Depth = 1};
+}
+
+/* A node is told of memory: the driver looks then whether that is mapped. */
+const char *case_nodes_name_mapped_memory(void)
+{
+    struct work w;
+    CUgraph graph;
+    CUgraphNode set, copy, refused;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr range;
+    size_t g = suite.granule;
+    DO(work_make(&w));
+    OK(cu.cuGraphCreate(&graph, 0));
+    OK(cu.cuMemAddressReserve(&range, g, 0, 0, 0));
+    CUDA_MEMCPY3D there = copy_of(w.copy, w.at, BYTES), gone = copy_of(range, w.at, BYTES);
+    struct emu_set_node sets = {
+        .dst = range, .pitch = BYTES, .value = 3, .elementSize = 4, .width = WORDS, .height = 1};
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cu.cuGraphAddMemcpyNode(&refused, graph, NULL, 0, &gone, suite.context));
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cu.cuGraphAddMemsetNode(&refused, graph, NULL, 0, &sets, suite.context));
+    OK(create(ON_CARD, g, &handle));
+    OK(cu.cuMemMap(range, g, 0, handle, 0));
+    OK(set_access(range, g, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    OK(cu.cuGraphAddMemsetNode(&set, graph, NULL, 0, &sets, suite.context));
+    there = copy_of(w.at, range, BYTES);
+    OK(cu.cuGraphAddMemcpyNode(&copy, graph, &set, 1, &there, suite.context));
+    DO(replay(graph, w.stream, 1));
+    DO(holds(w.at, 3));
+    OK(cu.cuGraphCreate(&graph, 0));
+    sets.dst = w.at;
+    there = copy_of(w.copy, w.at, BYTES);
+    OK(cu.cuGraphAddMemsetNode(&set, graph, NULL, 0, &sets, suite.context));
+    OK(cu.cuGraphAddMemcpyNode(&copy, graph, &set, 1, &there, suite.context));
+    OK(cu.cuMemUnmap(range, g));
+    sets.dst = range;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGraphMemcpyNodeSetParams(copy, &gone));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGraphMemsetNodeSetParams(set, &sets));
+    DO(replay(graph, w.stream, 1)); /* as it was */
+    DO(holds(w.copy, 3));
+    OK(cu.cuMemRelease(handle));
+    OK(cu.cuMemAddressFree(range, g));
+    return work_drop(&w);
+}
+
 /* Begins a capture, makes a call that needs no stream, and ends it; notes what came of both. */
 #define BESIDE_CAPTURE(mode, call)                                                                 \
     do {                                                                                           \

@@ -161,6 +161,7 @@ bool words_are(const uint32_t *at, size_t words, uint32_t value);
     X(capture_and_replay, false)                                                                   \
     X(capture_across_streams, false)                                                               \
     X(capture_refuses, true)                                                                       \
+    X(nodes_name_mapped_memory, true)                                                              \
     X(capture_and_memory_calls, true)                                                              \
     X(capture_and_other_threads, true)
 

@@ -2,6 +2,8 @@
  * arguments. P+n are addresses of the pool, H+n of host memory of the test. */
 #include "shim/harness.h"
 
+#include "shim/abi.h"
+
 #include <string.h>
 
 #define POOL(offset) (FAKE_FIRST + (offset))
@@ -116,6 +118,51 @@ static void unseen_parameters_may_touch_anything(void **state)
           OP("graph stream=2 cuGraphLaunch_ptsz", "anything "));
     CHECK(cuMemBatchDecompressAsync, (void *, size_t, unsigned, size_t *, CUstream),
           (NULL, 1, 0, NULL, STREAM), OP("copy stream=77 cuMemBatchDecompressAsync", "anything "));
+}
+
+/* What the driver looks at is there as long as the call lasts; refused, the driver is not called.
+ */
+static void nodes_have_what_they_name_in_their_call(void **state)
+{
+#define NODE_TYPES  (void *, void *, void *, size_t, const void *)
+#define NODE_ARGS   (NULL, (void *)0x91, NULL, 0, &words)
+#define NODE_LOG    "graph stream=0 cuGraphAddBatchMemOpNode touch:P+40:8 touch:P+80:4 keep:call "
+#define KEPT(first) "graph stream=0 " first "keep:call keep-ends:call "
+    union abi_word word[] = {{.on = {ABI_WORD_WRITE_64, POOL(64)}},
+                             {.on = {ABI_WORD_WAIT_32, POOL(128)}}};
+    struct abi_words_node words = {.count = 2, .words = word};
+    CHECK(cuGraphAddBatchMemOpNode, NODE_TYPES, NODE_ARGS, NODE_LOG "keep-ends:call ");
+    CHECK(cuGraphBatchMemOpNodeSetParams, (void *, const void *), ((void *)0x92, &words),
+          KEPT("cuGraphBatchMemOpNodeSetParams touch:P+40:8 touch:P+80:4 "));
+    struct abi_node any = {.type = ABI_NODE_WORDS, .words = words};
+    CHECK(cuGraphNodeSetParams, (void *, void *), ((void *)0x92, &any),
+          KEPT("cuGraphNodeSetParams touch:P+40:8 touch:P+80:4 "));
+    any = (struct abi_node){.type = ABI_NODE_SET, .set = {POOL(64), 512, 7, 4, 16, 3}};
+    CHECK(cuGraphAddNode, NODE_TYPES, (NULL, (void *)0x91, NULL, 0, &any),
+          KEPT("cuGraphAddNode touch:P+40:440 "));
+    any = (struct abi_node){.type = ABI_NODE_COPY};
+    any.copy.copy = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                    .srcDevice = POOL(0),
+                                    .srcXInBytes = 16,
+                                    .srcY = 1,
+                                    .srcPitch = 256,
+                                    .srcHeight = 4,
+                                    .dstMemoryType = CU_MEMORYTYPE_HOST,
+                                    .dstHost = host,
+                                    .dstPitch = 64,
+                                    .dstHeight = 2,
+                                    .WidthInBytes = 64,
+                                    .Height = 2,
+                                    .Depth = 2};
+    CHECK(cuGraphAddNode, NODE_TYPES, (NULL, (void *)0x91, NULL, 0, &any),
+          KEPT("cuGraphAddNode touch:H+0:100 touch:P+110:540 "));
+    CHECK(cuGraphMemcpyNodeSetParams, (void *, const void *), ((void *)0x92, NULL), "");
+    unsigned calls = the_recorder()->calls;
+    fake_pool()->enter_result = CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = CALL(cuGraphAddBatchMemOpNode, NODE_TYPES, NODE_ARGS);
+    fake_pool()->enter_result = CUDA_SUCCESS;
+    check(result, CUDA_ERROR_OUT_OF_MEMORY, last_name(), NODE_LOG "keep-ends:call ");
+    assert_int_equal(the_recorder()->calls, calls);
 }
 
 static void a_refused_operation_does_not_reach_the_driver(void **state)
@@ -413,6 +460,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(launches_touch_their_parameters),
         CASE(unseen_parameters_may_touch_anything),
+        CASE(nodes_have_what_they_name_in_their_call),
         CASE(a_refused_operation_does_not_reach_the_driver),
         CASE(the_drivers_error_is_the_programs),
         CASE(copies_touch_both_ends),

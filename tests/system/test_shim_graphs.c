@@ -5,6 +5,7 @@
  * all blocks are written, so that whatever may leave has left: a node that used what is not there
  * would be a fault. */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,49 @@ static CUgraphNode add_kernel(CUgraph graph, unsigned to, uint32_t number)
     return node;
 }
 
+static CUDA_MEMCPY3D copy_between(unsigned from, unsigned to)
+{
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = block[from],
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = block[to],
+                           .WidthInBytes = 4,
+                           .Height = 1,
+                           .Depth = 1};
+}
+
+static struct emu_set_node set_of(unsigned to, unsigned value)
+{
+    return (struct emu_set_node){
+        .dst = block[to], .pitch = 4, .value = value, .elementSize = 4, .width = 1, .height = 1};
+}
+
+static bool is_away(unsigned i)
+{
+    vp_status (*locate)(vp_pool *, vp_addr, vp_location *) =
+        (vp_status(*)(vp_pool *, vp_addr, vp_location *))dlsym(RTLD_DEFAULT, "vp_locate");
+    vp_pool *(*find)(void) = (vp_pool * (*)(void)) dlsym(RTLD_DEFAULT, "vp_default");
+    vp_location location;
+    assert_int_equal(locate(find(), block[i], &location), VP_OK);
+    return location.place != 0;
+}
+
+/* The blocks from `first` to `last` leave, as all others are used, sooner or later. */
+static void drive_out(unsigned first, unsigned last)
+{
+    bool all = false;
+    for (unsigned i = 0; i < 64 * BLOCKS && !all; i++) {
+        unsigned other = i % BLOCKS;
+        if (other >= first && other <= last) continue;
+        CALL(cuMemsetD8Async, (CUdeviceptr, unsigned, size_t, CUstream),
+             (block[other] + 4096, i, 4096, stream));
+        wait();
+        all = true;
+        for (unsigned away = first; away <= last; away++) all = all && is_away(away);
+    }
+    if (!all) fail_msg("blocks %u to %u stay on the card", first, last);
+}
+
 /* ---- Tests ---- */
 
 static void nodes_made_by_hand_find_their_memory(void **state)
@@ -154,15 +198,8 @@ static void nodes_made_by_hand_find_their_memory(void **state)
     clear();
     CUgraph graph = create();
     CUgraphNode kernel = add_kernel(graph, 0, 5), copy, set;
-    CUDA_MEMCPY3D copies = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                            .srcDevice = block[0],
-                            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                            .dstDevice = block[1],
-                            .WidthInBytes = 4,
-                            .Height = 1,
-                            .Depth = 1};
-    struct emu_set_node sets = {
-        .dst = block[2], .pitch = 4, .value = 9, .elementSize = 4, .width = 1, .height = 1};
+    CUDA_MEMCPY3D copies = copy_between(0, 1);
+    struct emu_set_node sets = set_of(2, 9);
     CALL(cuGraphAddMemcpyNode, ADD2_TYPES, (&copy, graph, &kernel, 1, &copies, NULL));
     CALL(cuGraphAddMemsetNode, ADD2_TYPES, (&set, graph, &copy, 1, &sets, NULL));
     CUgraphExec exec = instantiate(graph);
@@ -260,15 +297,74 @@ static void what_a_graph_used_may_move_when_it_is_gone(void **state)
     assert_true(after.evictions >= before.evictions + 3);
     /* The three are where all others are: a block stays only as long as it is young. */
     unsigned away = 0;
-    vp_status (*locate)(vp_pool *, vp_addr, vp_location *) =
-        (vp_status(*)(vp_pool *, vp_addr, vp_location *))dlsym(RTLD_DEFAULT, "vp_locate");
-    vp_pool *(*find)(void) = (vp_pool * (*)(void)) dlsym(RTLD_DEFAULT, "vp_default");
-    for (unsigned i = 0; i < 3; i++) {
-        vp_location location;
-        assert_int_equal(locate(find(), block[i], &location), VP_OK);
-        away += location.place != 0;
-    }
+    for (unsigned i = 0; i < 3; i++) away += is_away(i) ? 1 : 0;
     assert_int_equal(away, 3);
+}
+
+/* The driver looks whether what a copy or a memset names is mapped, in the call that says so. */
+static void nodes_may_name_memory_that_is_away(void **state)
+{
+    clear();
+    CUgraph graph = create();
+    CUgraphNode first, set, copy;
+    CUDA_MEMCPY3D copies = copy_between(0, 1);
+    struct emu_set_node sets = set_of(0, 9);
+    drive_out(0, 2);
+    CALL(cuGraphAddMemsetNode, ADD2_TYPES, (&first, graph, NULL, 0, &sets, NULL));
+    drive_out(0, 2);
+    CALL(cuGraphAddMemcpyNode, ADD2_TYPES, (&copy, graph, &first, 1, &copies, NULL));
+    struct emu_node any = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .memset = set_of(3, 7)};
+    drive_out(0, 3);
+    CALL(cuGraphAddNode, ADD_TYPES, (&set, graph, NULL, 0, &any));
+    any = (struct emu_node){.type = CU_GRAPH_NODE_TYPE_MEMCPY};
+    any.memcpy.copyParams = copy_between(3, 2);
+    drive_out(0, 3);
+    CALL(cuGraphAddNode_v2,
+         (CUgraphNode *, CUgraph, const CUgraphNode *, const void *, size_t, const void *),
+         (&copy, graph, &set, NULL, 1, &any));
+    CUgraphExec exec = instantiate(graph);
+    CALL(cuGraphLaunch, (CUgraphExec, CUstream), (exec, stream));
+    wait();
+    assert_int_equal(word_of(1), 9);
+    assert_int_equal(word_of(2), 7);
+    end(exec, graph);
+    for (unsigned i = 0; i < 4; i++) drive_out(i, i); /* nothing is kept any more */
+}
+
+static void nodes_may_be_told_of_memory_that_is_away(void **state)
+{
+    clear();
+    CUgraph graph = create();
+    CUgraphNode set, copy;
+    CUDA_MEMCPY3D copies = copy_between(0, 1);
+    struct emu_set_node sets = set_of(0, 1);
+    CALL(cuGraphAddMemsetNode, ADD2_TYPES, (&set, graph, NULL, 0, &sets, NULL));
+    CALL(cuGraphAddMemcpyNode, ADD2_TYPES, (&copy, graph, &set, 1, &copies, NULL));
+    sets = set_of(4, 2);
+    drive_out(4, 5);
+    CALL(cuGraphMemsetNodeSetParams, (CUgraphNode, const void *), (set, &sets));
+    copies = copy_between(4, 5);
+    drive_out(4, 5);
+    CALL(cuGraphMemcpyNodeSetParams, (CUgraphNode, const void *), (copy, &copies));
+    struct emu_node any = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .memset = set_of(4, 3)};
+    drive_out(4, 5);
+    CALL(cuGraphNodeSetParams, (CUgraphNode, void *), (set, &any));
+    CUgraphExec exec = instantiate(graph);
+    launch(exec, 6);
+    assert_int_equal(word_of(5), 3);
+    sets = set_of(6, 4);
+    drive_out(6, 6);
+    CALL(cuGraphExecMemsetNodeSetParams, (CUgraphExec, CUgraphNode, const void *, CUcontext),
+         (exec, set, &sets, NULL));
+    any = (struct emu_node){.type = CU_GRAPH_NODE_TYPE_MEMCPY};
+    any.memcpy.copyParams = copy_between(6, 4);
+    drive_out(0, 0); /* two and what the graph has are all that fits */
+    CALL(cuGraphExecNodeSetParams, (CUgraphExec, CUgraphNode, void *), (exec, copy, &any));
+    CALL(cuGraphLaunch, (CUgraphExec, CUstream), (exec, stream));
+    wait();
+    assert_int_equal(word_of(4), 4);
+    end(exec, graph);
+    for (unsigned i = 4; i < 7; i++) drive_out(i, i);
 }
 
 static int start(void **state)
@@ -302,6 +398,8 @@ int main(void)
         cmocka_unit_test(updates_bring_other_memory),
         cmocka_unit_test(what_was_captured_stays_for_the_executable),
         cmocka_unit_test(what_a_graph_used_may_move_when_it_is_gone),
+        cmocka_unit_test(nodes_may_name_memory_that_is_away),
+        cmocka_unit_test(nodes_may_be_told_of_memory_that_is_away),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

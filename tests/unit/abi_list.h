@@ -200,6 +200,10 @@
     F(CUDA_KERNEL_NODE_PARAMS, extra)                                                              \
     F(CUDA_KERNEL_NODE_PARAMS, kern)                                                               \
     F(CUDA_KERNEL_NODE_PARAMS, ctx)                                                                \
+    S(CUgraphNodeParams)                                                                           \
+    F(CUgraphNodeParams, kernel.kern)                                                              \
+    F(CUgraphNodeParams, memcpy.copyParams)                                                        \
+    F(CUgraphNodeParams, memset.dst)                                                               \
     S(CUmemcpy3DOperand)                                                                           \
     F(CUmemcpy3DOperand, OPERAND.ptr)                                                              \
     F(CUmemcpy3DOperand, OPERAND.layerHeight)                                                      \

@@ -10,6 +10,7 @@
 
 typedef CUDA_MEMCPY3D CUDA_MEMCPY3D_PEER;
 typedef struct emu_kernel_node CUDA_KERNEL_NODE_PARAMS;
+typedef struct emu_node CUgraphNodeParams;
 typedef struct emu_box_side CUmemcpy3DOperand;
 typedef struct emu_box CUDA_MEMCPY3D_BATCH_OP;
 #define OPERAND pointer
