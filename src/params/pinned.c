@@ -40,6 +40,7 @@ static void show_hull(void)
 
 static void drop(size_t first, size_t end)
 {
+    if (first == end) return; /* perhaps there is no list yet */
     memmove(&ranges[first], &ranges[end], (range_count - end) * sizeof *ranges);
     range_count -= end - first;
 }
