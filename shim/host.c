@@ -5,39 +5,39 @@
 
 enum { IO_MEMORY = 4 }; /* a flag of cuMemHostRegister: a device's own, which reading may change */
 
-static void note(const void *start, size_t bytes)
+static void note(const void *start, size_t bytes, bool registered)
 {
     CUcontext context = NULL;
     vp_addr at = (uintptr_t)start;
     if (shim_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) context = NULL;
-    pinned_add(&(struct pinned_range){at, at + bytes, context});
+    pinned_add(&(struct pinned_range){at, at + bytes, context, registered});
 }
 
-/* ---- It begins: symbol, since, where it lies, parameters, arguments. Made once more where it
- * fails for memory, like the calls of retry.c. ---- */
+/* ---- It begins: symbol, since, where it lies, whether it is registered, parameters, arguments.
+ * Made once more where it fails for memory, like the calls of retry.c. ---- */
 
 /* clang-format off */
 #define PINS(X) \
-    X(cuMemAllocHost, 2000, pointer ? *pointer : NULL, (void **pointer, unsigned bytes), \
+    X(cuMemAllocHost, 2000, pointer ? *pointer : NULL, false, (void **pointer, unsigned bytes), \
       (pointer, bytes)) \
-    X(cuMemAllocHost_v2, 3020, pointer ? *pointer : NULL, (void **pointer, size_t bytes), \
+    X(cuMemAllocHost_v2, 3020, pointer ? *pointer : NULL, false, (void **pointer, size_t bytes), \
       (pointer, bytes)) \
-    X(cuMemHostAlloc, 2020, pointer ? *pointer : NULL, \
+    X(cuMemHostAlloc, 2020, pointer ? *pointer : NULL, false, \
       (void **pointer, size_t bytes, unsigned flags), (pointer, bytes, flags)) \
-    X(cuMemHostRegister, 4000, flags & IO_MEMORY ? NULL : pointer, \
+    X(cuMemHostRegister, 4000, flags & IO_MEMORY ? NULL : pointer, true, \
       (void *pointer, size_t bytes, unsigned flags), (pointer, bytes, flags)) \
-    X(cuMemHostRegister_v2, 6050, flags & IO_MEMORY ? NULL : pointer, \
+    X(cuMemHostRegister_v2, 6050, flags & IO_MEMORY ? NULL : pointer, true, \
       (void *pointer, size_t bytes, unsigned flags), (pointer, bytes, flags))
 /* clang-format on */
 
-#define DEFINE(symbol, since, start, params, args)                                                 \
+#define DEFINE(symbol, since, start, registered, params, args)                                     \
     static CUresult symbol##_wrap params                                                           \
     {                                                                                              \
         struct shim_retry retry = {0};                                                             \
         CUresult result;                                                                           \
         do result = SHIM_REAL(symbol, params) args;                                                \
         while (SHIM_RETRY(&retry, result, #symbol, SHIM_ON_HOST, bytes));                          \
-        if (result == CUDA_SUCCESS) note(start, bytes);                                            \
+        if (result == CUDA_SUCCESS) note(start, bytes, registered);                                \
         return result;                                                                             \
     }
 PINS(DEFINE)

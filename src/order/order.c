@@ -183,11 +183,21 @@ void order_uses_want_marks(struct order *order, const struct order_uses *uses)
     }
 }
 
-bool order_all_marked(const struct order *order)
+/* Of a stream that ended, or captures, there will be no other mark. */
+static bool is_covered(const struct order_stream *stream, bool covered)
 {
-    for (unsigned i = 0; i < order->count; i++) {
+    return covered || stream->marked == stream->entered || stream->ended || stream->capturing;
+}
+
+bool order_uses_marked(const struct order *order, const struct order_uses *uses)
+{
+    for (unsigned i = 0; i < uses->count; i++) {
+        const struct order_stream *stream = order->stream[uses->use[i].slot];
+        if (!is_covered(stream, stream->marked >= uses->use[i].sequence)) return false;
+    }
+    for (unsigned i = 0; i < order->count && uses->crowded; i++) {
         const struct order_stream *stream = order->stream[i];
-        if (stream->marked < stream->entered && !stream->ended && !stream->capturing) return false;
+        if (!is_covered(stream, stream->marked_clock >= uses->crowd_clock)) return false;
     }
     return true;
 }

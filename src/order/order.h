@@ -139,7 +139,7 @@ bool order_uses_done(const struct order *order, struct order_uses *uses);
 /* Asks for marks that cover the uses not done, on streams where none outstanding does. */
 void order_uses_want_marks(struct order *order, const struct order_uses *uses);
 
-/* Whether a mark covers all work on every stream of which one can be recorded. */
-bool order_all_marked(const struct order *order);
+/* Whether marks cover the uses, done or not, as far as their streams can be marked. */
+bool order_uses_marked(const struct order *order, const struct order_uses *uses);
 
 #endif

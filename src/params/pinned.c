@@ -1,9 +1,12 @@
 #include "params/pinned.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -135,26 +138,56 @@ static struct pinned_range piece_of(const struct pinned_range *range, vp_addr at
     return piece;
 }
 
-/* With what was found before: `words` from the first one on. */
-static unsigned scan_piece(const struct pinned_range *piece, vp_addr base, uint64_t bytes,
-                           vp_addr *words, unsigned room, unsigned found)
+/* Words that are addresses in [base, base + bytes), and how many were found; one that comes again
+ * at once counts once. */
+struct harvest {
+    vp_addr base, last;
+    uint64_t bytes;
+    vp_addr *words;
+    unsigned room, found;
+};
+
+static void scan_words(struct harvest *harvest, const void *memory, size_t bytes)
 {
-    vp_addr last = 0;
-    for (vp_addr at = piece->start; at + sizeof(vp_addr) <= piece->end; at += sizeof(vp_addr)) {
+    for (size_t at = 0; at + sizeof(vp_addr) <= bytes; at += sizeof(vp_addr)) {
         vp_addr word;
-        memcpy(&word, (const void *)(uintptr_t)at, sizeof word); /* NOLINT */
-        if (word - base >= bytes || word == last) continue;
-        last = word;
-        if (found < room) words[found] = word;
-        found++;
+        memcpy(&word, (const char *)memory + at, sizeof word);
+        if (word - harvest->base >= harvest->bytes || word == harvest->last) continue;
+        harvest->last = word;
+        if (harvest->found < harvest->room) harvest->words[harvest->found] = word;
+        harvest->found++;
     }
-    return found;
+}
+
+/* Copies what is there of our own memory, from the start on; returns how much that is. */
+static size_t read_own(vp_addr from, void *to, size_t bytes)
+{
+    struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)from, bytes}; /* NOLINT */
+    int before = errno;
+    ssize_t got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    if (got < 0 && (errno == EPERM || errno == ENOSYS)) { /* some containers forbid it */
+        memcpy(to, there.iov_base, bytes);
+        got = (ssize_t)bytes;
+    }
+    errno = before;
+    return got < 0 ? 0 : (size_t)got;
+}
+
+static void scan_registered(struct harvest *harvest, const struct pinned_range *piece)
+{
+    vp_addr part[2048];
+    for (vp_addr at = piece->start; at < piece->end; at += sizeof part) {
+        size_t bytes = piece->end - at < sizeof part ? piece->end - at : sizeof part;
+        size_t got = read_own(at, part, bytes);
+        scan_words(harvest, part, got);
+        if (got < bytes) return;
+    }
 }
 
 unsigned pinned_scan(const vp_addr *named, unsigned count, vp_addr base, uint64_t bytes,
                      vp_addr *words, unsigned room)
 {
-    unsigned found = 0;
+    struct harvest harvest = {.base = base, .bytes = bytes, .words = words, .room = room};
     vp_addr seen = 0; /* where the piece before began: parameters name one range again and again */
     pthread_rwlock_rdlock(&lock);
     for (unsigned i = 0; i < count; i++) {
@@ -163,8 +196,14 @@ unsigned pinned_scan(const vp_addr *named, unsigned count, vp_addr base, uint64_
         struct pinned_range piece = piece_of(&ranges[at], named[i]);
         if (piece.start == seen) continue;
         seen = piece.start;
-        found = scan_piece(&piece, base, bytes, words, room, found);
+        harvest.last = 0;
+        if (piece.start >= piece.end) continue;
+        if (piece.registered)
+            scan_registered(&harvest, &piece);
+        else
+            scan_words(&harvest, (const void *)(uintptr_t)piece.start, /* NOLINT */
+                       piece.end - piece.start);
     }
     pthread_rwlock_unlock(&lock);
-    return found;
+    return harvest.found;
 }

@@ -5,8 +5,9 @@
  * whose parameters name it. The list is the process's, since memory is pinned before there is a
  * pool, and outlives it.
  *
- * The program's memory is read under the list's lock, and is off the list before the driver frees
- * it: so nothing is read that is gone, though a number may look like an address in it.
+ * The driver's memory is read under the list's lock, and is off the list before the driver frees
+ * it; registered memory is read by the kernel, which says where there is none any more. So nothing
+ * is read that is gone, though a number may look like an address in it.
  *
  * Any thread may call anything. */
 #ifndef PARAMS_PINNED_H
@@ -21,6 +22,7 @@
 struct pinned_range {
     vp_addr start, end;
     const void *context; /* that it ends with */
+    bool registered;     /* the program's own, which it may unmap without a word to the driver */
 };
 
 /* Takes the place of whatever the list has there: that ended unseen. */

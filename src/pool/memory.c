@@ -445,7 +445,7 @@ static void quiesce(vp_pool *pool)
     while (!order_uses_done(&pool->order, &all) && !pool->lost &&
            pool_now_ns(pool) - began < quiesce_most_ns) {
         order_uses_want_marks(&pool->order, &all);
-        if (!pool->move.strict && order_all_marked(&pool->order)) return;
+        if (!pool->move.strict && order_uses_marked(&pool->order, &all)) return;
         if (!pool_work(pool)) pool_wait(pool, relief_wait_ns);
     }
 }

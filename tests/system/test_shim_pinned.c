@@ -1,28 +1,15 @@
 /* Tables of pointers in pinned host memory, through the shim, on pool memory that does not fit the
  * card: what a kernel finds by such a table is there when it runs.
  *
- * The shim is the real one, over the emulator: a card of 8 MiB, 16 MiB of blocks; run with and
- * without verify mode. Before each launch all blocks are written, so that what may leave has left:
- * a kernel that used what is not there would be a fault. */
+ * With and without verify mode. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "emu/emu_kernel.h"
-#include "shim/exported.h"
+#include "shim/blocks.h"
 #include "vrampool.h"
 
-#define BLOCK_BYTES ((size_t)2 << 20)
-enum { BLOCKS = 8, NAMED = 3 };
-
-static CUdeviceptr block[BLOCKS];
-static CUstream stream;
-static CUfunction add;
-
-#define CALL(symbol, types, args)                                                                  \
-    do {                                                                                           \
-        CUresult result_ = ((CUresult(*) types)shim_function(#symbol))args;                        \
-        if (result_ != CUDA_SUCCESS) fail_msg("%s: %d", #symbol, result_);                         \
-    } while (0)
+enum { NAMED = 3 };
 
 /* ---- The kernel: adds a number to the word behind each address in a table ---- */
 
@@ -52,27 +39,6 @@ static void launch(CUdeviceptr table, uint32_t number)
          (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
           CUstream, void **, void **),
          (add, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
-}
-
-static void wait(void)
-{
-    CALL(cuCtxSynchronize, (void), ());
-}
-
-/* Uses all blocks but the first `spared` ones, twice. */
-static void press(unsigned spared)
-{
-    for (unsigned i = 0; i < 2 * (BLOCKS - spared); i++) {
-        CALL(cuMemsetD8Async, (CUdeviceptr, unsigned, size_t, CUstream),
-             (block[spared + i % (BLOCKS - spared)] + 4096, i, 4096, stream));
-        wait();
-    }
-}
-
-static void clear(void)
-{
-    for (unsigned i = 0; i < BLOCKS; i++)
-        CALL(cuMemsetD8_v2, (CUdeviceptr, unsigned, size_t), (block[i], 0, BLOCK_BYTES));
 }
 
 /* The words that the table `to` leads to; all others are 0. */
@@ -210,24 +176,7 @@ static void what_could_not_be_freed_is_known_still(void **state)
 
 static int start(void **state)
 {
-    CUcontext context;
-    CUmodule module;
-    CALL(cuInit, (unsigned), (0));
-    CALL(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice), (&context, 0));
-    CALL(cuCtxSetCurrent, (CUcontext), (context));
-    CALL(cuStreamCreate, (CUstream *, unsigned), (&stream, CU_STREAM_NON_BLOCKING));
-    CALL(cuModuleLoadData, (CUmodule *, const void *), (&module, ptx));
-    CALL(cuModuleGetFunction, (CUfunction *, CUmodule, const char *), (&add, module, "pinned_add"));
-    for (unsigned i = 0; i < BLOCKS; i++)
-        CALL(cuMemAlloc_v2, (CUdeviceptr *, size_t), (&block[i], BLOCK_BYTES));
-    return 0;
-}
-
-static int finish(void **state)
-{
-    for (unsigned i = 0; i < BLOCKS; i++) CALL(cuMemFree_v2, (CUdeviceptr), (block[i]));
-    CALL(cuStreamDestroy_v2, (CUstream), (stream));
-    CALL(cuDevicePrimaryCtxRelease_v2, (CUdevice), (0));
+    start_with(ptx, "pinned_add");
     return 0;
 }
 

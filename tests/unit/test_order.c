@@ -232,6 +232,25 @@ static void whatever_runs_now(void **state)
     assert_true(order_uses_done(&order, &merged));
 }
 
+static void marks_cover_what_was_entered_by_then(void **state)
+{
+    struct order_uses uses = {0};
+    run(1);
+    run(2);
+    order_uses_crowd(&order, &uses);
+    assert_false(order_uses_marked(&order, &uses));
+    mark(1);
+    assert_false(order_uses_marked(&order, &uses));
+    run(1); /* later, and of no matter */
+    stream_of(2)->capturing = true;
+    assert_true(order_uses_marked(&order, &uses)); /* no mark can come of it */
+    stream_of(2)->capturing = false;
+    mark(2);
+    run(2);
+    assert_true(order_uses_marked(&order, &uses));
+    assert_false(order_uses_done(&order, &uses));
+}
+
 static void there_is_no_room_for_too_many_streams(void **state)
 {
     for (uintptr_t i = 1; i <= ORDER_STREAMS; i++) {
@@ -274,6 +293,7 @@ int main(void)
         CASE(marks_are_asked_for_where_none_is_out),
         CASE(uses_keep_the_last_of_each_stream),
         CASE(a_crowd_ends_while_streams_stay_busy),
+        CASE(marks_cover_what_was_entered_by_then),
         CASE(whatever_runs_now),
         CASE(there_is_no_room_for_too_many_streams),
     };

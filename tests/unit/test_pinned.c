@@ -24,7 +24,7 @@ static vp_addr address_of(const void *at)
 
 static void add(const void *start, uint64_t size, const void *context)
 {
-    pinned_add(&(struct pinned_range){address_of(start), address_of(start) + size, context});
+    pinned_add(&(struct pinned_range){address_of(start), address_of(start) + size, context, false});
 }
 
 static void drop(const void *start)
@@ -185,6 +185,22 @@ static void nothing_is_read_that_is_gone(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* Registered memory is the program's own: it may go while it is on the list. */
+static void registered_memory_may_have_gone(void **state)
+{
+    char *memory = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    for (unsigned i = 0; i < 2; i++) *(vp_addr *)(void *)(memory + i * 8192) = BASE + i;
+    vp_addr first = address_of(memory);
+    pinned_add(&(struct pinned_range){first, first + 16384, NULL, true});
+    assert_int_equal(scan(memory), 2);
+    assert_int_equal(munmap(memory + 8192, 8192), 0);
+    assert_int_equal(scan(memory), 1);
+    assert_int_equal(munmap(memory, 8192), 0);
+    assert_int_equal(scan(memory), 0);
+    drop(memory);
+}
+
 /* In the child: 0 if all is as it should be. */
 static int in_child(const void *table, uint64_t size)
 {
@@ -219,6 +235,7 @@ int main(void)
         cmocka_unit_test(what_ended_unseen_gives_way),
         cmocka_unit_test(a_context_takes_its_memory_along),
         cmocka_unit_test(nothing_is_read_that_is_gone),
+        cmocka_unit_test(registered_memory_may_have_gone),
         cmocka_unit_test(a_child_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
