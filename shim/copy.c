@@ -24,11 +24,13 @@ static bool readable(const struct pool_op *op, CUdeviceptr from)
 {
     if (!from || from >> 47 || pool_owns(op->pool, from)) return false;
     int type = 0, managed = 0;
-    CUresult (*ask)(void *, int, CUdeviceptr) =
-        SHIM_REAL(cuPointerGetAttribute, (void *, int, CUdeviceptr));
-    if (!ask || ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, from) != CUDA_SUCCESS) return true;
-    if (type == CU_MEMORYTYPE_HOST) return true;
-    return ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, from) == CUDA_SUCCESS && managed;
+    void *answers[] = {&type, &managed};
+    static const int asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED};
+    CUresult (*ask)(unsigned, const int *, void **, CUdeviceptr) =
+        SHIM_REAL(cuPointerGetAttributes, (unsigned, const int *, void **, CUdeviceptr));
+    /* Of memory that the driver does not know it says nothing, and succeeds. */
+    if (!ask || ask(2, asked, answers, from) != CUDA_SUCCESS) return true;
+    return type == 0 || type == CU_MEMORYTYPE_HOST || managed;
 }
 
 /* Whether [to, to + bytes) lies within one allocation: otherwise the driver refuses the copy before

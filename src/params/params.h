@@ -8,7 +8,8 @@
  *
  * A function is also vetted: after its first launches the small buffers it was given are looked
  * through (vet in pool); a function that wrote no pool addresses into memory touches only what its
- * parameters name.
+ * parameters name. So it is again when a launch names more addresses than any that was looked
+ * through: what has made a range of numbers may next be given an address to start from.
  *
  * params_find may be called by any thread without a lock; a function's layout never changes once
  * published. */
@@ -39,7 +40,8 @@ struct param_function {
     struct param_piece *pieces;
     char *name;
     _Atomic uint32_t probation; /* launches still to be looked through; 0: vetted */
-    uint32_t doubts;            /* guarded by the pool's lock */
+    _Atomic uint32_t most_words; /* that a launch named which was looked through */
+    uint32_t doubts;             /* guarded by the pool's lock */
     _Atomic bool writes_addresses;
     bool listed;                 /* as one that needs more than its parameters (verify mode) */
     struct param_function *next; /* among those forgotten */

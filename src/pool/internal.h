@@ -334,6 +334,9 @@ void vet_release(vp_pool *pool, struct vet_slot *slot);
  * held. */
 void vet_note(struct pool_op *op);
 
+/* Whether the operation's function, given as many addresses, is known to write none. */
+bool vet_is_over(const struct pool_op *op);
+
 /* True while something that the operation is given has yet to be looked at. Lock held. */
 bool vet_is_due(const struct pool_op *op);
 

@@ -320,9 +320,7 @@ static void resolve(struct pool_op *op)
     if (op->function && pool->options.verify == 2) list_tables(op);
     bool tables = op->function && pool->options.verify != 2 && close_over_tables(op);
     if (op->function && pool->options.verify) verify_count(op, named);
-    bool vetted = !op->function ||
-                  (!atomic_load_explicit(&op->function->probation, memory_order_relaxed) &&
-                   !atomic_load_explicit(&op->function->writes_addresses, memory_order_relaxed));
+    bool vetted = !op->function || vet_is_over(op);
     if (op->unclear && (op->kind != POOL_GRAPH || op->keeps)) add_all(op);
     bool known = op->pool->move.strict || op->request.host_waits; /* nothing moves beside it */
     op->request.exclusive = (op->unclear || !vetted || tables) && !known;

@@ -1,9 +1,9 @@
 /* Vetting: does a function write addresses of the pool into memory?
  *
- * After each of its first launches the start of every buffer it was given is copied to the host, on
- * the same stream, and looked through: buffers up to 1 MiB whole, larger ones their first 64 KiB,
- * less where many share the staging buffer. Until that is over the operation counts as running
- * alone, and no move starts. */
+ * After each of its first launches, and after one that names more addresses than those did, the
+ * start of every buffer it was given is copied to the host, on the same stream, and looked through:
+ * buffers up to 1 MiB whole, larger ones their first 64 KiB, less where many share the staging
+ * buffer. Until that is over the operation counts as running alone, and no move starts. */
 #include "pool/internal.h"
 
 #include <assert.h>
@@ -32,7 +32,8 @@ struct vet_slot {
     void *staging;
     struct param_function *function;
     bool staged; /* the copies were queued; else what was written is not known */
-    uint32_t count;
+    uint32_t words; /* that it named */
+    uint32_t count; /* pieces */
     struct vet_piece pieces[VET_PIECES];
 };
 
@@ -97,6 +98,14 @@ static uint64_t oldest_serial(const struct vet *vet)
     for (unsigned i = 0; i < VET_SLOTS; i++)
         if (vet->slots[i].used && vet->slots[i].serial < oldest) oldest = vet->slots[i].serial;
     return oldest;
+}
+
+bool vet_is_over(const struct pool_op *op)
+{
+    const struct param_function *function = op->function;
+    return !atomic_load_explicit(&function->probation, memory_order_relaxed) &&
+           !atomic_load_explicit(&function->writes_addresses, memory_order_relaxed) &&
+           op->word_count <= atomic_load_explicit(&function->most_words, memory_order_relaxed);
 }
 
 bool vet_is_due(const struct pool_op *op)
@@ -219,6 +228,8 @@ static void look(vp_pool *pool, struct vet_slot *slot)
     if (found & TABLE_STALE && function->doubts++ < PARAMS_DOUBTS) return;
     uint32_t left = atomic_load(&function->probation);
     if (left) atomic_store(&function->probation, left - 1);
+    if (slot->words > atomic_load(&function->most_words))
+        atomic_store(&function->most_words, slot->words);
 }
 
 static void finish(vp_pool *pool, struct vet_slot *slot)
@@ -249,6 +260,7 @@ void vet_queue(struct pool_op *op, CUresult result)
     if (result == CUDA_SUCCESS && op->function) list_pieces(pool, op, slot, op->thread->scanned);
     pool_unlock(pool);
     slot->function = op->function;
+    slot->words = op->word_count;
     slot->staged = stage(pool, op, slot, op->thread->scanned) == CUDA_SUCCESS;
     CUresult recorded = record(pool, op, slot);
     if (recorded != CUDA_SUCCESS) pool_drain_stream(pool, op->stream);

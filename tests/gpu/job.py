@@ -37,6 +37,7 @@ class Run:
         self.turn = options.turn
         self.seconds, self.losses, self.extra = [], [], {}
         self.early = None  # the pool's counters after two steps
+        self.moved = []
         self.held = contextlib.ExitStack()  # whose turn it is
         self.started, self.turn_ends = None, float("inf")
 
@@ -75,8 +76,11 @@ class Run:
         if time.perf_counter() > self.turn_ends:  # others wait
             self.held.close()
             self.extra["turn"] = "given up"
+        counters = pool_counters()
+        if counters:
+            self.moved.append([counters["in_bytes"], counters["out_bytes"]])
         if len(self.losses) == 2:
-            self.early = pool_counters()
+            self.early = counters
 
     def repeat(self, step):
         for _ in range(self.steps):
@@ -101,6 +105,7 @@ class Run:
                        for name, part in state.items()},
             "peak_bytes": peak,
             "after_two_steps": moved,
+            "in_out_bytes": self.moved,  # up to each step
             **self.extra,
         }
 

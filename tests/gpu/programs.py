@@ -58,12 +58,13 @@ def distance(one, other):
     return max(abs(a - b) / max(abs(a), abs(b), 1e-30) for a, b in pairs)
 
 
-def equality(bench, name, native, pooled):
-    """Whether the results are as they should be, and the figures that show it."""
+def equality(native, pooled, again):
+    """Whether the results are as they should be, and the figures that show it; `again` runs the
+    program natively once more."""
     unequal = differences(native, pooled)
     if not unequal:
         return True, {"equal": True}
-    natives = [native] + [run_once(bench, name) for _ in range(2)]
+    natives = [native] + [again() for _ in range(2)]
     spread = max(distance(one, other) for one in natives for other in natives)
     off = min(distance(one, pooled) for one in natives)
     repeats = not any(differences(natives[0], other) for other in natives[1:])
@@ -84,7 +85,7 @@ def program(bench, name):
     limit = max(int(SHARES.get(name, SHARE) * native["peak_bytes"]), 64 << 20)
     limit -= limit % (2 << 20)
     pooled = run_once(bench, name, ["--hbm", str(limit), "--host", HOST])
-    right, figures = equality(bench, name, native, pooled)
+    right, figures = equality(native, pooled, lambda: run_once(bench, name))
     report = pooled["report"] or {}
     moved = report.get("moved_bytes", 0)
     good = right and (moved > 0 or bench.options.device == "cpu")

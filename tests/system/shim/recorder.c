@@ -75,15 +75,15 @@ static CUresult get_proc_address(const uint64_t *arguments, int *found)
     return CUDA_SUCCESS;
 }
 
-static CUresult pointer_attribute(const uint64_t *arguments)
+/* A card's memory lies where the test says; of all else the driver knows nothing. */
+static CUresult pointer_attributes(const uint64_t *arguments)
 {
-    if (arguments[2] < state.device_first || arguments[2] >= state.device_end)
-        return CUDA_ERROR_INVALID_VALUE;
-    int attribute = (int)arguments[1];
-    if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
-        *(unsigned *)arguments[0] = CU_MEMORYTYPE_DEVICE;
-    else
-        *(unsigned *)arguments[0] = 0;
+    const int *attributes = (const int *)arguments[1];
+    void **answers = (void **)arguments[2];
+    int on_card = arguments[3] >= state.device_first && arguments[3] < state.device_end;
+    for (unsigned i = 0; i < (unsigned)arguments[0]; i++)
+        *(unsigned *)answers[i] =
+            on_card && attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_DEVICE : 0;
     return CUDA_SUCCESS;
 }
 
@@ -120,7 +120,7 @@ CUresult record_call(int symbol)
         if ((int)arguments[1] < 0) return CUDA_ERROR_INVALID_DEVICE;
         *(size_t *)arguments[0] = (size_t)24 << 30;
         return CUDA_SUCCESS;
-    case N_cuPointerGetAttribute: return pointer_attribute(arguments);
+    case N_cuPointerGetAttributes: return pointer_attributes(arguments);
     case N_cuMemGetAddressRange_v2: return CUDA_ERROR_NOT_FOUND;
     default: return CUDA_SUCCESS;
     }

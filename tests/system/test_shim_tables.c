@@ -1,0 +1,113 @@
+/* Tables of pointers that a kernel writes, through the shim, on pool memory that does not fit the
+ * card: what the next kernel finds by such a table is there when it runs.
+ *
+ * With and without verify mode. */
+#include <stdlib.h>
+
+#include "emu/emu_kernel.h"
+#include "shim/blocks.h"
+#include "vrampool.h"
+
+enum { NAMED = 3 };
+
+/* ---- The kernels ---- */
+
+static const char ptx[] =
+    ".version 6.4\n.target sm_75\n.address_size 64\n"
+    ".visible .entry tables_add(.param .u64 table, .param .u32 count, .param .u32 number)\n"
+    "{\n  ret;\n}\n"
+    ".visible .entry tables_range(.param .u64 to, .param .u64 first, .param .u64 step,"
+    " .param .u32 count)\n"
+    "{\n  ret;\n}\n"; /* for real cards there is none: the test is for the emulator */
+
+/* Adds a number to the word behind each address in a table. */
+void emu_kernel_tables_add(struct emu_block *b);
+void emu_kernel_tables_add(struct emu_block *b)
+{
+    uint64_t table = emu_param_u64(b, 0), first, last;
+    uint32_t count = emu_param_u32(b, 1), number = emu_param_u32(b, 2);
+    emu_threads(b, &first, &last);
+    if (last > count) last = count;
+    for (uint64_t i = first; i < last; i++) {
+        uint64_t at = emu_load_u64(b, table + 8 * i);
+        emu_store_u32(b, at, emu_load_u32(b, at) + number);
+    }
+}
+
+/* Writes the numbers first, first + step and so on, whatever they mean. */
+void emu_kernel_tables_range(struct emu_block *b);
+void emu_kernel_tables_range(struct emu_block *b)
+{
+    uint64_t to = emu_param_u64(b, 0), start = emu_param_u64(b, 1), step = emu_param_u64(b, 2);
+    uint64_t first, last;
+    uint32_t count = emu_param_u32(b, 3);
+    emu_threads(b, &first, &last);
+    if (last > count) last = count;
+    for (uint64_t i = first; i < last; i++) emu_store_u64(b, to + 8 * i, start + i * step);
+}
+
+static CUfunction range;
+
+static void launch(CUfunction function, void **params)
+{
+    CALL(cuLaunchKernel,
+         (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+          CUstream, void **, void **),
+         (function, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+}
+
+static void make_range(CUdeviceptr to, uint64_t first, uint64_t step)
+{
+    uint32_t count = NAMED;
+    void *params[] = {&to, &first, &step, &count};
+    launch(range, params);
+}
+
+static void add_to(CUdeviceptr table, uint32_t number)
+{
+    uint32_t count = NAMED;
+    void *params[] = {&table, &count, &number};
+    launch(add, params);
+}
+
+/* ---- Tests ---- */
+
+/* As a batched solver has it: the kernel that counts indices makes the table as well. */
+static void what_wrote_numbers_may_write_addresses(void **state)
+{
+    CUdeviceptr table = block[0], data = block[1] + 64;
+    clear();
+    for (unsigned i = 0; i < 8; i++) {
+        make_range(table, i, 1);
+        wait();
+    }
+    for (uint32_t i = 1; i <= 4; i++) {
+        make_range(table, data, 256);
+        press(2);
+        add_to(table, i);
+        wait();
+    }
+    for (unsigned i = 0; i < NAMED; i++) {
+        uint32_t word;
+        CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), (&word, data + 256 * i, 4));
+        assert_int_equal(word, 1 + 2 + 3 + 4);
+    }
+}
+
+static int start(void **state)
+{
+    CUmodule module;
+    start_with(ptx, "tables_add");
+    CALL(cuModuleLoadData, (CUmodule *, const void *), (&module, ptx));
+    CALL(cuModuleGetFunction, (CUfunction *, CUmodule, const char *),
+         (&range, module, "tables_range"));
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_wrote_numbers_may_write_addresses),
+    };
+    return cmocka_run_group_tests(tests, start, finish);
+}
