@@ -22,6 +22,12 @@ static inline bool backup_is_trusted(const struct chunk *chunk)
     return chunk->backup && chunk->segment->proven && !chunk->segment->unchecked;
 }
 
+/* Whether what lies in the segment was found as it came, or may well be: most was of late. */
+static inline bool backup_is_likely(const struct move *move, const struct segment *segment)
+{
+    return segment->proven || (move->trust > 0 && !segment->doubt);
+}
+
 /* Whether the digest of the chunk's backup is of what lives in the chunk now. */
 static inline bool backup_tells(const struct move *move, const struct chunk *chunk)
 {

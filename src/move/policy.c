@@ -272,9 +272,49 @@ static enum found evict_oldest(struct move *move, const struct list *segments, e
     return all;
 }
 
+/* Sends away, of the half of the segments that was used least recently, the oldest chunk that will
+ * hardly be copied: it costs half of what one that changed costs (a page cache that evicts clean
+ * pages first, in a window, does the same). Frozen weights so make way for activations even before
+ * the step is known. */
+static enum found evict_unchanged(struct move *move, const struct list *segments,
+                                  struct move_action *action)
+{
+    const struct list *half = segments->next;
+    bool odd = false;
+    list_each(node, segments)
+    {
+        if (odd) half = half->next;
+        odd = !odd;
+    }
+    for (const struct list *node = segments->next; node != half; node = node->next) {
+        struct segment *segment = list_entry(node, struct segment, age);
+        if (segment->captured || !backup_is_likely(move, segment)) continue;
+        for (uint32_t i = 0; i < segment->chunk_count; i++) {
+            struct chunk *chunk = &segment->chunks[i];
+            if (!backup_tells(move, chunk) || !move_chunk_is_home(move, chunk)) continue;
+            if (chunk->wanted || chunk->pins || !policy_segment_is_idle(move, segment)) continue;
+            enum found found = policy_send_away(move, chunk, action);
+            if (found == FOUND_ACTION) return found;
+        }
+    }
+    return FOUND_NOTHING;
+}
+
 enum found policy_drop_dead(struct move *move, unsigned card, struct move_action *action)
 {
     return evict_oldest(move, &move->segments->age[card], WHICH_DEAD_HOME, action);
+}
+
+/* While it is not foretold what is used when. */
+static enum found evict_by_age(struct move *move, unsigned card, struct move_action *action)
+{
+    const struct list *segments = &move->segments->age[card];
+    if (move->policy == VP_POLICY_PLAN && (move->digests >> card & 1) && action->may_copy) {
+        enum found found = policy_drop_dead(move, card, action);
+        if (found == FOUND_NOTHING) found = evict_unchanged(move, segments, action);
+        if (found == FOUND_ACTION) return found;
+    }
+    return evict_oldest(move, segments, WHICH_HOME, action);
 }
 
 /* Who waits for room asks again and again. */
@@ -290,7 +330,7 @@ enum found policy_evict(struct move *move, unsigned card, struct move_action *ac
     else if (foresight_sees(&move->foresight))
         found = foreseen_evict(move, card, action);
     else
-        found = evict_oldest(move, segments, WHICH_HOME, action);
+        found = evict_by_age(move, card, action);
     if (found == FOUND_ACTION) return found;
     policy_note_look(move, looked);
     looked->found = (int)found;

@@ -39,7 +39,7 @@ struct param_function {
     uint32_t count;
     struct param_piece *pieces;
     char *name;
-    _Atomic uint32_t probation; /* launches still to be looked through; 0: vetted */
+    _Atomic uint32_t probation;  /* launches still to be looked through; 0: vetted */
     _Atomic uint32_t most_words; /* that a launch named which was looked through */
     uint32_t doubts;             /* guarded by the pool's lock */
     _Atomic bool writes_addresses;

@@ -31,7 +31,7 @@ struct vet_slot {
     void *context;
     void *staging;
     struct param_function *function;
-    bool staged; /* the copies were queued; else what was written is not known */
+    bool staged;    /* the copies were queued; else what was written is not known */
     uint32_t words; /* that it named */
     uint32_t count; /* pieces */
     struct vet_piece pieces[VET_PIECES];

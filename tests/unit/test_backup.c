@@ -167,6 +167,41 @@ static struct move_action copy_early(struct segment *segment)
     return copy;
 }
 
+/* Who leaves by age: the oldest, one that was away and is back, and two that were used since. */
+static void leaves_by_age(bool proven, bool most_unchanged)
+{
+    move.digests = 1;
+    struct segment *back = take(1), *other[HOME_PAGES];
+    run(back);
+    for (unsigned i = 0; i < HOME_PAGES; i++) run(other[i] = take(1));
+    run(back);
+    run(other[2]);
+    run(other[3]);
+    back->proven = proven;
+    move.trust = most_unchanged ? 1 : -1;
+    struct operation op = on(take(1));
+    assert_int_equal(ask(&op), MOVE_HELD);
+    bool unchanged = proven || most_unchanged;
+    if (!unchanged) go(MOVE_DO_MAKE); /* where it goes */
+    struct move_action copy = next(MOVE_DO_COPY);
+    assert_ptr_equal(copy.chunk, unchanged ? back->chunks : other[1]->chunks);
+}
+
+static void what_is_unchanged_leaves_before_what_is_older(void **state)
+{
+    leaves_by_age(true, false);
+}
+
+static void what_may_be_unchanged_leaves_where_most_was(void **state)
+{
+    leaves_by_age(false, true);
+}
+
+static void where_most_changed_the_oldest_leaves(void **state)
+{
+    leaves_by_age(false, false);
+}
+
 static void what_was_copied_early_leaves_without_a_copy(void **state)
 {
     struct segment *segment = take(1);
@@ -237,6 +272,9 @@ int main(void)
         CASE(backups_give_way),
         CASE(the_dead_have_no_backup),
         CASE(what_always_changes_is_seldom_checked),
+        CASE(what_is_unchanged_leaves_before_what_is_older),
+        CASE(what_may_be_unchanged_leaves_where_most_was),
+        CASE(where_most_changed_the_oldest_leaves),
         CASE(what_was_copied_early_leaves_without_a_copy),
         CASE(what_was_copied_early_is_copied_again_if_it_changed),
         CASE(a_copy_made_early_is_broken_off),
