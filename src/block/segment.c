@@ -216,9 +216,8 @@ static void enliven(struct segments *segments, struct segment *segment, unsigned
     segment->id = segments->next_id++;
     segment->number = segment_number_new();
     segment->noted = segment->unlisted = segment->loose = false;
-    segment->captured = segment->fixed = false;
-    segment->keepers = 0;
-    segment->kept_by = 0;
+    segment->captured = segment->keepers > 0;
+    segment->fixed = false;
     segment->block_count = 0;
     segment_set_prior(segments, segment);
     count_standings(segments, segment);
@@ -266,6 +265,7 @@ void segment_rest(struct segments *segments, struct segment *segment)
     segments->card_pages[segment->card] -= segment->pages;
     segments_count_live(segments, -(int64_t)segment->live_bytes);
     segment->live_bytes = 0;
+    segment->captured = segment->fixed = false;
     segment->state = SEGMENT_RESTING;
     for (uint32_t i = 0; i < segment->chunk_count; i++) segment->chunks[i].live_bytes = 0;
     count_standings(segments, segment);

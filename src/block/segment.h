@@ -138,9 +138,9 @@ struct segment {
     bool proven;           /* not so, last time */
     uint32_t clean_chunks; /* that leave without a copy, as a rule */
     bool captured;         /* used by what does not pass through us: stays mapped where it is, */
-    bool fixed;            /* for good, */
-    uint32_t keepers;      /* or until so many objects of the program's have ended (pool/keep.c); */
-    uint64_t kept_by;      /* the last of them */
+    bool fixed;            /* for as long as it lives, */
+    uint32_t keepers;      /* or until so many objects of the program's have ended, whoever lives */
+    uint64_t kept_by;      /* there by then (pool/keep.c); the last of them */
     struct chunk *chunks;
     struct list age;   /* LIVE and RESTING: in its card's list by last use, `age` or `away` */
     struct list shelf; /* RESTING: by size; BARE: by range */

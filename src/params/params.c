@@ -183,23 +183,22 @@ unsigned params_scan(const struct param_function *function, void *const *params,
 /* True: it was not there before. */
 static bool add_target(struct table *table, struct segment *target)
 {
-    struct segment *gone = NULL; /* a target that is gone leaves its place */
-    uint32_t at = table->count;
+    uint32_t at = TABLE_TARGETS;
     for (uint32_t i = 0; i < table->count; i++) {
-        bool there = table->to[i].segment->generation == table->to[i].generation;
         if (table->to[i].segment == target) {
+            bool same = table->to[i].generation == target->generation;
             table->to[i].generation = target->generation;
-            return !there;
+            return !same;
         }
-        if (!there && !gone) gone = table->to[at = i].segment;
+        if (table->to[i].segment->state != SEGMENT_LIVE) at = i;
     }
+    if (table->count < TABLE_TARGETS) at = table->count++; /* else a dead one makes room */
     if (at == TABLE_TARGETS) {
         table->full = true;
         return true;
     }
     table->to[at].segment = target;
     table->to[at].generation = target->generation;
-    if (at == table->count) table->count++;
     return true;
 }
 
@@ -243,9 +242,7 @@ bool table_copy(struct segment *holder, const struct table *from)
     bool more = !table || from->full > table->full;
     if (!table) return more;
     table->full |= from->full;
-    for (uint32_t i = 0; i < from->count; i++)
-        if (from->to[i].segment->generation == from->to[i].generation)
-            more |= add_target(table, from->to[i].segment);
+    for (uint32_t i = 0; i < from->count; i++) more |= add_target(table, from->to[i].segment);
     return more;
 }
 

@@ -77,12 +77,13 @@ unsigned params_scan_memory(const void *memory, uint64_t memory_bytes, unsigned 
 
 enum { TABLE_TARGETS = 512 };
 
+/* It holds addresses: what is freed and allocated again at the same one it points to as before. */
 struct table {
     uint32_t count;
     bool full; /* points to more than fits: work given it may touch anything */
     struct {
-        struct segment *segment;
-        uint32_t generation;
+        struct segment *segment; /* not all of them live */
+        uint32_t generation;     /* who lived there when it was last looked at */
     } to[TABLE_TARGETS];
 };
 

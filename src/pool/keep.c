@@ -1,22 +1,21 @@
 /* What something of the program's uses without passing through us: the nodes of a graph each time
  * it is launched. For as long as that lives, the segments stay mapped where they are. A keeper is
  * the list of what one such object keeps. A segment counts its keepers; with the last one it may
- * move again. */
+ * move again.
+ *
+ * An object names addresses, not blocks: what is freed and allocated again at the same address it
+ * uses as before, and nobody says so (XLA updates a graph only when an address changes). So a
+ * segment counts its keepers from one life to the next, and is kept from the start of the next. */
 #include "pool/internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-struct keep {
-    struct segment *segment;
-    uint32_t generation; /* freed meanwhile, it is no longer kept */
-};
-
 struct pool_keeper {
     struct list link;
     const void *owner;
     uint64_t serial; /* unlike owners, never used again */
-    struct keep *keeps;
+    struct segment **keeps;
     size_t count, room;
 };
 
@@ -46,40 +45,37 @@ static bool has_room(struct pool_keeper *keeper)
 {
     if (keeper->count < keeper->room) return true;
     size_t room = keeper->room ? 2 * keeper->room : 16;
-    struct keep *keeps = realloc(keeper->keeps, room * sizeof *keeps);
+    struct segment **keeps = realloc(keeper->keeps, room * sizeof *keeps);
     if (!keeps) return false;
     keeper->keeps = keeps;
     keeper->room = room;
     return true;
 }
 
-/* A live segment. Without memory for the list it stays for good. */
+/* Without memory for the list nobody takes the keeper off again: it stays for good. */
+static void count_keeper(vp_pool *pool, const void *owner, struct segment *segment)
+{
+    struct pool_keeper *keeper = find_or_make(pool, owner);
+    bool listed = keeper && has_room(keeper);
+    if (listed && segment->kept_by == keeper->serial) return; /* the usual repetition */
+    if (listed) segment->kept_by = keeper->serial;            /* others do no harm */
+    if (listed) keeper->keeps[keeper->count++] = segment;
+    segment->keepers++;
+    if (segment->state != SEGMENT_LIVE || segment->captured) return;
+    segment->captured = true;
+    pool->move.changes++; /* it can no longer leave */
+}
+
 void keep_segment(vp_pool *pool, const void *owner, struct segment *segment)
 {
     assert(segment->state == SEGMENT_LIVE);
-    struct pool_keeper *keeper = find_or_make(pool, owner);
-    if (!segment->captured) pool->move.changes++; /* it can no longer leave */
-    segment->captured = true;
-    if (!keeper || !has_room(keeper)) {
-        segment->fixed = true;
-        return;
-    }
-    if (segment->kept_by == keeper->serial) return; /* the usual repetition; others do no harm */
-    segment->kept_by = keeper->serial;
-    segment->keepers++;
-    keeper->keeps[keeper->count++] = (struct keep){segment, segment->generation};
-}
-
-static bool is_kept(const struct keep *keep)
-{
-    return keep->segment->state == SEGMENT_LIVE && keep->segment->generation == keep->generation;
+    count_keeper(pool, owner, segment);
 }
 
 void keep_copies(vp_pool *pool, const void *to, const void *from)
 {
     const struct pool_keeper *source = find_keeper(pool, from);
-    for (size_t i = 0; source && i < source->count; i++)
-        if (is_kept(&source->keeps[i])) keep_segment(pool, to, source->keeps[i].segment);
+    for (size_t i = 0; source && i < source->count; i++) count_keeper(pool, to, source->keeps[i]);
 }
 
 void keep_ends(vp_pool *pool, const void *owner)
@@ -87,13 +83,13 @@ void keep_ends(vp_pool *pool, const void *owner)
     struct pool_keeper *keeper = find_keeper(pool, owner);
     if (!keeper) return;
     for (size_t i = 0; i < keeper->count; i++) {
-        struct segment *segment = keeper->keeps[i].segment;
-        if (!is_kept(&keeper->keeps[i])) continue;
+        struct segment *segment = keeper->keeps[i];
         assert(segment->keepers > 0);
-        if (--segment->keepers || segment->fixed) continue;
+        if (--segment->keepers) continue;
+        segment->kept_by = 0;
+        if (segment->state != SEGMENT_LIVE || segment->fixed) continue;
         order_uses_crowd(&pool->order, &segment->uses); /* by launches that did not name it */
         segment->captured = false;
-        segment->kept_by = 0;
         pool->move.changes++;
     }
     list_remove(&keeper->link);

@@ -200,7 +200,8 @@ static vp_status take_small(vp_pool *pool, unsigned card, unsigned class, uint64
     return VP_OK;
 }
 
-static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *address)
+/* *kept: something of the program's uses what lies at that address. */
+static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *address, bool *kept)
 {
     pool_lock(pool);
     unsigned class = slab_class(bytes, pool->page_bytes);
@@ -215,6 +216,7 @@ static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *add
             pool_block_lives(pool, segment->id, bytes);
         }
     }
+    *kept = status == VP_OK && segment_of(&pool->segments, *address)->captured;
     pool_unlock(pool);
     return status;
 }
@@ -222,9 +224,6 @@ static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *add
 static void rest(vp_pool *pool, struct segment *segment)
 {
     if (segment->captured) order_uses_crowd(&pool->order, &segment->uses); /* by graphs, unnamed */
-    segment->captured = segment->fixed = false;
-    segment->keepers = 0;
-    segment->kept_by = 0;
     if (!segment->noted) pool_block_dies(pool, segment->id, segment->bytes);
     lay_to_rest(pool, segment);
 }
@@ -256,6 +255,17 @@ vp_status vp_free(vp_pool *pool, vp_addr address)
     return status;
 }
 
+/* What is kept from the start is brought within reach: nobody will name it before it is used. */
+static vp_status bring_kept(vp_pool *pool, vp_addr address)
+{
+    struct pool_op op;
+    pool_op_begin(&op, pool, POOL_GRAPH, NULL, "an allocation that a graph uses");
+    pool_op_touch(&op, address);
+    CUresult result = pool_op_keep(&op, &op);
+    pool_keeper_ends(pool, &op);
+    return result == CUDA_SUCCESS ? VP_OK : VP_QUOTA;
+}
+
 /* The context is attached at its card's first allocation. */
 static vp_status ensure_attached(vp_pool *pool, unsigned card)
 {
@@ -269,8 +279,13 @@ vp_status vp_alloc(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *addres
 {
     if (!bytes || card >= pool->cards || !(pool->options.compute_cards >> card & 1))
         return VP_INVALID;
+    bool kept = false;
     vp_status status = ensure_attached(pool, card);
-    return status == VP_OK ? take(pool, card, bytes, address) : status;
+    if (status == VP_OK) status = take(pool, card, bytes, address, &kept);
+    if (!kept) return status;
+    status = bring_kept(pool, *address);
+    if (status != VP_OK && vp_free(pool, *address) != VP_OK) assert(false);
+    return status;
 }
 
 CUresult pool_mem_alloc(vp_pool *pool, CUdeviceptr *address, size_t bytes)

@@ -226,8 +226,7 @@ static bool close_over_tables(struct pool_op *op)
         op->unclear |= table->full;
         for (uint32_t k = 0; k < table->count; k++) {
             struct segment *target = table->to[k].segment;
-            if (target->generation == table->to[k].generation && target->state == SEGMENT_LIVE)
-                add_segment(op, target);
+            if (target->state == SEGMENT_LIVE) add_segment(op, target);
         }
     }
     return any;

@@ -272,6 +272,41 @@ static void what_a_graph_used_may_move_when_it_is_gone(void **state)
     assert_int_equal(away, 3);
 }
 
+/* Frees the block and allocates one of the same size, which gets its address. */
+static void allocate_again(unsigned i)
+{
+    CUdeviceptr before = block[i];
+    CALL(cuMemFree_v2, (CUdeviceptr), (before));
+    CALL(cuMemAlloc_v2, (CUdeviceptr *, size_t), (&block[i], BLOCK_BYTES));
+    assert_int_equal(block[i], before);
+}
+
+/* An executable names addresses: whatever is allocated there later, it uses. Who compares addresses
+ * before an update makes none. */
+static void what_comes_to_an_address_of_a_graph_is_found(void **state)
+{
+    clear();
+    CUgraph graph = create();
+    for (unsigned i = 0; i < 2; i++) add_kernel(graph, i, 5);
+    CUgraphExec exec = instantiate(graph);
+    launch(exec, 2);
+    for (unsigned round = 0; round < 3; round++) {
+        allocate_again(0);
+        allocate_again(1);
+        if (round) { /* else the graph is the first to touch it */
+            CALL(cuMemsetD8_v2, (CUdeviceptr, unsigned, size_t), (block[0], 0, BLOCK_BYTES));
+            CALL(cuMemsetD8_v2, (CUdeviceptr, unsigned, size_t), (block[1], 0, BLOCK_BYTES));
+        }
+        launch(exec, 2);
+        if (round) assert_int_equal(word_of(0), 5);
+        if (round) assert_int_equal(word_of(1), 5);
+    }
+    CALL(cuMemFree_v2, (CUdeviceptr), (block[0]));
+    end(exec, graph);
+    CALL(cuMemAlloc_v2, (CUdeviceptr *, size_t), (&block[0], BLOCK_BYTES));
+    if (!getenv("VRAMPOOL_VERIFY")) drive_out(0, 1); /* nobody keeps it any more */
+}
+
 /* The driver looks whether what a copy or a memset names is mapped, in the call that says so. */
 static void nodes_may_name_memory_that_is_away(void **state)
 {
@@ -377,6 +412,7 @@ int main(void)
         cmocka_unit_test(what_was_captured_stays_for_the_executable),
         cmocka_unit_test(work_before_a_capture_ends),
         cmocka_unit_test(what_a_graph_used_may_move_when_it_is_gone),
+        cmocka_unit_test(what_comes_to_an_address_of_a_graph_is_found),
         cmocka_unit_test(nodes_may_name_memory_that_is_away),
         cmocka_unit_test(nodes_may_be_told_of_memory_that_is_away),
     };

@@ -94,6 +94,29 @@ static void what_wrote_numbers_may_write_addresses(void **state)
     }
 }
 
+/* Who keeps a table does not write it anew for a block at the same address. */
+static void a_table_leads_to_what_is_allocated_there_later(void **state)
+{
+    CUdeviceptr table = block[0], data = block[1] + 64;
+    clear();
+    make_range(table, data, 256);
+    for (uint32_t i = 1; i <= 4; i++) {
+        CUdeviceptr before = block[1];
+        CALL(cuMemFree_v2, (CUdeviceptr), (before));
+        CALL(cuMemAlloc_v2, (CUdeviceptr *, size_t), (&block[1], BLOCK_BYTES));
+        assert_int_equal(block[1], before);
+        CALL(cuMemsetD8_v2, (CUdeviceptr, unsigned, size_t), (before, 0, BLOCK_BYTES));
+        press(2);
+        add_to(table, i);
+        wait();
+        for (unsigned k = 0; k < NAMED; k++) {
+            uint32_t word;
+            CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), (&word, data + 256 * k, 4));
+            assert_int_equal(word, i);
+        }
+    }
+}
+
 static int start(void **state)
 {
     CUmodule module;
@@ -108,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_wrote_numbers_may_write_addresses),
+        cmocka_unit_test(a_table_leads_to_what_is_allocated_there_later),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

@@ -266,16 +266,30 @@ static void a_table_with_too_much_in_it_is_full(void **state)
     assert_true(holder->table->full);
 }
 
+static void the_dead_make_room_in_a_table(void **state)
+{
+    struct segment *holder = take(), *gone = take(), *other = take();
+    static vp_addr memory[TABLE_TARGETS];
+    for (unsigned i = 0; i < TABLE_TARGETS; i++) memory[i] = i ? take()->base : gone->base;
+    table_learn(&segments, holder, memory, sizeof memory);
+    segment_rest(&segments, gone);
+    memory[0] = other->base;
+    assert_int_equal(table_learn(&segments, holder, memory, sizeof memory), TABLE_NEW);
+    assert_int_equal(holder->table->count, TABLE_TARGETS);
+    assert_ptr_equal(holder->table->to[0].segment, other);
+    assert_false(holder->table->full);
+}
+
 static void copies_point_to_the_same(void **state)
 {
     struct segment *holder = take(), *copy = take(), *one = take(), *gone = take();
     vp_addr memory[] = {one->base, gone->base};
     table_learn(&segments, holder, memory, sizeof memory);
     segment_rest(&segments, gone);
-    assert_ptr_equal(take(), gone); /* it belongs to another now */
     assert_true(table_copy(copy, holder->table));
-    assert_int_equal(copy->table->count, 1);
+    assert_int_equal(copy->table->count, 2); /* what comes to that address is pointed to as well */
     assert_ptr_equal(copy->table->to[0].segment, one);
+    assert_ptr_equal(copy->table->to[1].segment, gone);
     assert_false(table_copy(copy, holder->table)); /* nothing more */
     table_fill(holder);
     assert_true(table_copy(copy, holder->table));
@@ -301,6 +315,7 @@ int main(void)
         CASE(stale_addresses_are_told_from_new_ones),
         CASE(a_target_that_comes_back_is_new),
         CASE(a_table_with_too_much_in_it_is_full),
+        CASE(the_dead_make_room_in_a_table),
         CASE(copies_point_to_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
