@@ -296,12 +296,14 @@ bool foreseen_next(struct move *move, struct move_action *action)
     return false;
 }
 
-static bool any_clean(const struct move *move, unsigned card)
+/* Of segments that leave without a copy, wherever they are. */
+static uint64_t clean_pages(const struct move *move, unsigned card)
 {
     const struct outlooks *outlooks = &move->segments->outlooks[card];
+    uint64_t pages = 0;
     for (uint32_t i = 0; i < outlooks->count; i++)
-        if (outlooks->of[i].clean) return true;
-    return false;
+        if (outlooks->of[i].clean) pages += outlooks->of[i].segment->pages;
+    return pages;
 }
 
 /* How many operations from now room runs short; UINT32_MAX: not within a period. With
@@ -315,20 +317,20 @@ static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yield
     struct foresight_walk walk = foresight_walk_begin(foresight, card);
     uint32_t last = foresight_length(foresight, card);
     unsigned home = move->home[card];
-    uint64_t clean_pages = 0, pages;
+    uint64_t yielding = 0, pages;
     memset(due, 0, (last + 1) * sizeof *due);
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
         uint32_t ahead = foresight_ahead_at(foresight, card, outlook);
         if (clean_yields && outlook->clean && !outlook->segment->captured) {
-            if (find_chunk(outlook->segment, STANDING_LIVE, &pages)) clean_pages += pages;
+            if (find_chunk(outlook->segment, STANDING_LIVE, &pages)) yielding += pages;
         } else if (ahead <= last) {
             due[ahead] += outlook->absent_pages;
         }
     }
-    int64_t room = (int64_t)(room_pages(move, card) + outlooks->dead_pages + clean_pages +
+    int64_t room = (int64_t)(room_pages(move, card) + outlooks->dead_pages + yielding +
                              move->coming_pages[home] + move->frames->place[home].parked_pages);
-    room -= (int64_t)(move_reserve_pages(move) * (clean_pages ? CLEAN_RESERVES : 1));
+    room -= (int64_t)(move_reserve_pages(move) * (yielding ? CLEAN_RESERVES : 1));
     int64_t now = (int64_t)move->segments->needed_pages[card];
     for (uint32_t i = 1; i <= last; i++) {
         room -= due[i];
@@ -382,9 +384,11 @@ static struct chunk *find_early(struct move *move, unsigned card)
     return found;
 }
 
-/* Early copies pay where much has to leave in each period, so that the link out is short, and where
- * the forecast holds: otherwise they are in the way of what comes in. (Replayed: 2 % less at 5/3 of
- * the card and more; up to 10 % more at 9/8 of it, and 25 % more among unknown operations.) */
+/* Early copies pay where much has to leave by copy in each period, so that the link out is short,
+ * and where the forecast holds: otherwise they are in the way of what comes in. (Replayed: 2 % less
+ * at 5/3 of the card and more; up to 10 % more at 9/8 of it, and 25 % more among unknown
+ * operations.) What is clean needs no copy: with frozen weights most of what went out was copied
+ * early, and in vain. */
 static bool early_copies_pay(const struct move *move, unsigned card)
 {
     const struct foresight *foresight = &move->foresight;
@@ -395,7 +399,9 @@ static bool early_copies_pay(const struct move *move, unsigned card)
         uint64_t needed = foresight_walk_on(&walk);
         if (needed > most) most = needed;
     }
-    return 3 * most >= 5 * (uint64_t)move->frames->place[move->home[card]].capacity_pages;
+    uint64_t clean = clean_pages(move, card);
+    uint64_t capacity = move->frames->place[move->home[card]].capacity_pages;
+    return most > clean && 3 * (most - clean) >= 5 * capacity;
 }
 
 static bool copy_early(struct move *move, unsigned card, struct move_action *action)
@@ -429,7 +435,7 @@ bool foreseen_next_copy(struct move *move, struct move_action *action)
             refuge_send_guest_on(move, card, true, action) == FOUND_ACTION)
             return true;
         uint32_t rest = frontier;
-        if (frontier != UINT32_MAX && any_clean(move, card)) {
+        if (frontier != UINT32_MAX && clean_pages(move, card)) {
             if (send_beyond(move, card, WHOSE_CLEAN, frontier, action)) return true;
             rest = find_frontier(move, card, true);
         }

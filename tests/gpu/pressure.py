@@ -50,8 +50,8 @@ def check_q(bench):
     pooled = bench.job([], 90, ["--hbm", "3G", "--host", "16G"], script=ASKED)
     said = unequal(native["exact"], pooled["exact"])
     setting = unequal(native["exact"], split["exact"])
-    bench.record("q", "allocated, active, peak, errors, snapshots", not said, different=said[:20],
-                 count=len(said), by_the_setting_alone=len(setting), setting=setting[:5])
+    bench.record("q", "allocated, active, peak, errors, snapshots: native's but for the setting",
+                 sorted(said) == sorted(setting), different=said[:20], count=len(said), setting=len(setting))
     said = unequal(split["exact"], pooled["exact"])
     bench.record("q", "the same, native with max_split_size_mb:21", not said, different=said[:20])
     undivided = bench.job([], 90, ["--hbm", "3G", "--host", "16G"], UNDIVIDED, ASKED)
@@ -59,6 +59,7 @@ def check_q(bench):
     bench.record("q", "the same, pooled with every block to be split", not said,
                  different=said[:20], count=len(said))
     said = unequal(split["reserved"], pooled["reserved"])
+    said = [line for line in said if "inactive_split" not in line]  # depends on addresses
     bench.record("q", "reserved, native with max_split_size_mb:21", not said, different=said[:20],
                  count=len(said))
     device = pooled["device"]
@@ -109,12 +110,13 @@ def check_f(bench):
 def check_c(bench):
     bench.options.device = "cpu" if bench.always else "cuda"
 
-    def once(pool, leave_bytes):
-        return programs.run_once(bench, "crowded", pool, {"CROWD_LEAVE": str(leave_bytes)})
+    def once(under_pool, env):
+        leave_bytes = GIB // 4 if under_pool else 40 * GIB
+        return programs.run_once(bench, "crowded", ["--host", "24G"] if under_pool else None,
+                                 {"CROWD_LEAVE": str(leave_bytes), **env})
 
-    native = once(None, 40 * GIB)
-    pooled = once(["--host", "24G"], GIB // 4)
-    right, figures = programs.equality(native, pooled, lambda: once(None, 40 * GIB))
+    native, pooled = once(False, {}), once(True, {})
+    right, figures = programs.equality(native, pooled, once)
     report = pooled["report"] or {}
     bench.record("c", "another program takes the rest of the card", right, **figures,
                  native_s=native["median_s"], pooled_s=pooled["median_s"],

@@ -58,19 +58,37 @@ def distance(one, other):
     return max(abs(a - b) / max(abs(a), abs(b), 1e-30) for a, b in pairs)
 
 
+def strictly_equal(again):
+    """Whether the results are native's where only algorithms are used that repeat; None: the
+    program needs others, or does not repeat all the same."""
+    try:
+        native, other = (again(False, {"JOB_STRICT": "1"}) for _ in range(2))
+        if differences(native, other):
+            return None
+        return not differences(native, again(True, {"JOB_STRICT": "1"}))
+    except Failed:
+        return None
+
+
 def equality(native, pooled, again):
-    """Whether the results are as they should be, and the figures that show it; `again` runs the
-    program natively once more."""
+    """Whether the results are as they should be, and the figures that show it. `again` runs the
+    program once more, under the pool or natively, with more in its environment.
+
+    Native may repeat only as long as its timing does: attention's backward pass adds up in the
+    order in which blocks come to it. So where something differs, what counts is the program with
+    algorithms that repeat; only where there are none, the spread of three native runs."""
     unequal = differences(native, pooled)
     if not unequal:
         return True, {"equal": True}
-    natives = [native] + [again() for _ in range(2)]
+    strictly = strictly_equal(again)
+    natives = [native] + [again(False, {}) for _ in range(2)]
     spread = max(distance(one, other) for one in natives for other in natives)
     off = min(distance(one, pooled) for one in natives)
     repeats = not any(differences(natives[0], other) for other in natives[1:])
-    return not repeats and off <= 2 * spread, {
+    right = strictly if strictly is not None else not repeats and off <= 2 * spread
+    return right, {
         "equal": False, "different": unequal, "native_repeats": repeats,
-        "native_spread": spread, "off": off}
+        "native_spread": spread, "off": off, "strictly_equal": strictly}
 
 
 def lora_out(pooled):
@@ -84,8 +102,10 @@ def program(bench, name):
     native = run_once(bench, name)
     limit = max(int(SHARES.get(name, SHARE) * native["peak_bytes"]), 64 << 20)
     limit -= limit % (2 << 20)
-    pooled = run_once(bench, name, ["--hbm", str(limit), "--host", HOST])
-    right, figures = equality(native, pooled, lambda: run_once(bench, name))
+    pool = ["--hbm", str(limit), "--host", HOST]
+    pooled = run_once(bench, name, pool)
+    right, figures = equality(native, pooled, lambda under_pool, env: run_once(
+        bench, name, pool if under_pool else None, env))
     report = pooled["report"] or {}
     moved = report.get("moved_bytes", 0)
     good = right and (moved > 0 or bench.options.device == "cpu")
@@ -114,8 +134,9 @@ def write_table(bench):
             why = row.get("skipped") or row.get("reason")
             lines.append(f"| {row['name']} | | | | | | | {why} |")
             continue
-        equal = "yes" if row["equal"] else f"native differs by {row['native_spread']:.1e}, " \
-            f"this by {row['off']:.1e}" if not row["native_repeats"] else "NO"
+        equal = "yes" if row["equal"] else "with algorithms that repeat" if row["strictly_equal"] \
+            else f"native differs by {row['native_spread']:.1e}, this by {row['off']:.1e}" \
+            if row["strictly_equal"] is None and not row["native_repeats"] else "NO"
         lines.append(f"| {row['name']} | {row['peak_gib']} | {row['hbm_gib']} | {row['native_s']} "
                      f"| {row['pooled_s']} | {row['ratio']} | {row['moved_gib']} | {equal} |")
     with open(os.path.join(OUT, "programs.md"), "w", encoding="utf-8") as file:
