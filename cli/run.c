@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/rank.h"
+#include "base/setting.h"
 #include "base/units.h"
 #include "cli.h"
 #include "install.h"
@@ -25,7 +26,7 @@
 /* What the options say. Values are kept as they go into the environment; NULL: not given. */
 struct run {
     const char *value[ENV_COUNT];
-    uint64_t host_bytes;
+    uint64_t hbm_bytes, host_bytes, reserve_bytes;
     uint32_t compute_cards, lend_cards, carved_cards; /* those that --lend names with a size */
     enum log_level log_level;
     struct machine machine; /* with --emulate */
@@ -57,7 +58,9 @@ static bool read_size(struct run *run, const struct run_option *option, const ch
     if (bytes > 64 * TIB) return refuse(option, value, "more than 64T, the most that a pool holds");
     if (option->variable == ENV_CHUNK && !env_parse_chunk(value, &bytes))
         return refuse(option, value, env_form(ENV_CHUNK));
+    if (option->variable == ENV_HBM) run->hbm_bytes = bytes;
     if (option->variable == ENV_HOST) run->host_bytes = bytes;
+    if (option->variable == ENV_RESERVE) run->reserve_bytes = bytes;
     char *text;
     if (asprintf(&text, "%" PRIu64, bytes) < 0) abort();
     run->value[option->variable] = text;
@@ -136,7 +139,6 @@ static bool read_policy(struct run *run, const struct run_option *option, const 
 static bool read_path(struct run *run, const struct run_option *option, const char *value)
 {
     char folder[PATH_MAX], *path;
-    struct stat status;
     if (strcmp(value, "-") == 0 && option->variable == ENV_REPORT) {
         run->value[option->variable] = value;
         return true;
@@ -145,13 +147,9 @@ static bool read_path(struct run *run, const struct run_option *option, const ch
         return refuse(option, value, strerror(errno));
     if (asprintf(&path, "%s%s%s", *value == '/' ? "" : folder, *value == '/' ? "" : "/", value) < 0)
         abort();
-    if (stat(path, &status) == 0) {
-        if (S_ISDIR(status.st_mode)) return refuse(option, value, "that is a folder");
-        if (access(path, W_OK) != 0) return refuse(option, value, strerror(errno));
-    } else {
-        snprintf(folder, sizeof folder, "%s", path);
-        strrchr(folder, '/')[1] = '\0';
-        if (access(folder, W_OK) != 0) return refuse(option, value, strerror(errno));
+    if (!path_can_be_written(path)) {
+        const char *why = errno == EISDIR ? "that is a folder" : strerror(errno);
+        return refuse(option, value, why);
     }
     run->value[option->variable] = path;
     return true;
@@ -263,6 +261,26 @@ static void take_specs(struct option_spec specs[OPTIONS])
     for (unsigned i = 0; i < OPTIONS; i++) specs[i] = options[i].spec;
 }
 
+/* What is known of a card before a driver is asked; the pool looks again when it opens. */
+static bool can_reserve(const struct run *run)
+{
+    uint64_t card_bytes = run->value[ENV_HBM] ? run->hbm_bytes : UINT64_MAX;
+    for (unsigned i = 0; i < run->machine.cards && run->value[ENV_EMULATE]; i++) {
+        bool computes = (run->compute_cards >> i & 1) != 0;
+        uint64_t bytes = run->machine.hbm_bytes[i];
+        if (computes && bytes < card_bytes) card_bytes = bytes;
+    }
+    uint64_t most = card_bytes / SETTING_RESERVE_PART;
+    if (run->reserve_bytes <= most) return true;
+    char asked[32], can[32];
+    cli_fail(EXIT_USAGE,
+             "run: --reserve %s: at most %s of a card's share may be kept free, a sixth; ask for "
+             "less, or leave it out for two chunks",
+             units_format_size(run->reserve_bytes, asked, sizeof asked),
+             units_format_size(most, can, sizeof can));
+    return false;
+}
+
 /* Options that make no sense together. */
 static bool is_consistent(const struct run *run)
 {
@@ -289,6 +307,7 @@ static bool is_consistent(const struct run *run)
                  run->value[ENV_LEND], run->value[ENV_COMPUTE] ? run->value[ENV_COMPUTE] : "0");
         return false;
     }
+    if (!can_reserve(run)) return false;
     if (!run->value[ENV_EMULATE]) return true;
     uint32_t named = (run->compute_cards == UINT32_MAX ? 0 : run->compute_cards) |
                      (run->lend_cards == UINT32_MAX ? 0 : run->lend_cards);

@@ -2,11 +2,13 @@
  * wanted, and its end, by fork or exit.
  *
  *     untried ─ first memory call after cuInit, with a context ─┬─ open ── reset of the card ──
- * untried │                                                      └─ failed: all calls pass through
+ * untried │                                                      ├─ failed: all calls pass through
+ *         │                                                      └─ an option cannot be: exit 2
  *        └─ fork of an initialised process ── void (in the child): all calls pass through, and the
  *           driver says what it says in a child */
 #include "shim/shim.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "params/pinned.h"
 
 struct shim_settings shim_settings;
@@ -185,10 +188,34 @@ bool shim_has_context(void)
     return current_context() != NULL;
 }
 
+/* Whether a file that is wanted can be written; if not, it is said. */
+static bool is_writable(const char *path, enum env_variable variable)
+{
+    if (!path || strcmp(path, "-") == 0 || path_can_be_written(path)) return true;
+    log_error("%s=%s cannot be written: %s; name another file, or leave it out", env_name(variable),
+              path, strerror(errno));
+    return false;
+}
+
+/* What was asked for cannot be had, and the program has no memory of ours yet: it ends rather than
+ * run as it was not asked to. A later pool comes amid its work, and does without. */
+static void give_up_options(void)
+{
+    if (ever_open) return;
+    log_error("nothing was run with the pool; exit status 2");
+    give_up();
+}
+
 static void open_pool(void)
 {
     vp_pool *pool = NULL;
-    vp_status status = pool_open(&shim_driver, &shim_settings.options, &pool);
+    const vp_options *options = &shim_settings.options;
+    bool fine = is_writable(options->record_path, ENV_RECORD) &&
+                is_writable(options->timeline_path, ENV_TIMELINE) &&
+                is_writable(shim_settings.report, ENV_REPORT);
+    if (!fine) give_up_options();
+    vp_status status = pool_open(&shim_driver, options, &pool);
+    if (status == VP_INVALID || status == VP_IO) give_up_options();
     if (status == VP_OK) {
         standing_on = current_context();
         ever_open = true;

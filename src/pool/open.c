@@ -247,8 +247,10 @@ static vp_status check_reserve(const vp_pool *pool)
         if (!asked || !(pool->options.compute_cards >> i & 1)) continue;
         uint64_t most = most_reserve(pool, i) * pool->page_bytes;
         if (asked <= most) continue;
-        log_error("--reserve %lluM is too much: of card %u at most %lluM may be kept free, a sixth",
-                  (unsigned long long)(asked / MIB), i, (unsigned long long)(most / MIB));
+        log_error(
+            "--reserve %lluM is too much: of card %u at most %lluM may be kept free, a sixth; "
+            "ask for less, or leave it out for two chunks",
+            (unsigned long long)(asked / MIB), i, (unsigned long long)(most / MIB));
         return VP_INVALID;
     }
     return VP_OK;

@@ -43,7 +43,7 @@ vp_status timeline_create(vp_pool *pool, const char *path)
     if (!timeline->file) {
         log_error("timeline %s: %s", path, strerror(errno));
         free(timeline);
-        return VP_INVALID;
+        return VP_IO;
     }
     timeline->owner = getpid();
     timeline->opened_ns = pool_now_ns(pool);

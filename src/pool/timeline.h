@@ -33,7 +33,7 @@ struct timeline_span {
     uint32_t thread;
 };
 
-/* VP_INVALID: the file cannot be written; VP_NO_HOST_MEMORY. */
+/* VP_IO: the file cannot be written; VP_NO_HOST_MEMORY. */
 vp_status timeline_create(vp_pool *pool, const char *path) VP_MUST_USE;
 
 /* Writes the file, once: what comes later is not in it. */

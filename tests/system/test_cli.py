@@ -76,6 +76,10 @@ class Mistakes(unittest.TestCase):
         self.refused("cannot read /nonesuch.json", "--emulate", "/nonesuch.json")
         self.refused("--report /nonesuch/r.json", "--report", "/nonesuch/r.json")
         self.refused("that is a folder", "--record", "/tmp")
+        for option in ("--record", "--timeline", "--report"):
+            # /proc takes no files, root's neither.
+            self.refused(f"{option} /proc/x.json: No such file", option, "/proc/x.json")
+            self.refused("File name too long", option, "/tmp/" + 300 * "x")
 
     def test_contradictions_are_refused(self):
         self.refused("both compute", "--compute", "0,1", "--lend", "1-3")
@@ -83,6 +87,10 @@ class Mistakes(unittest.TestCase):
         self.refused("it has cards 0 to 1", "--emulate", "2x24M", "--lend", "2")
         self.refused("--report needs the pool", "--no-pool", "--report", "-")
         self.refused("--verify needs the pool", "--verify", "--no-pool")
+        self.refused("--reserve 22.0 MiB: at most 21.3 MiB of a card's share",
+                     "--hbm", "128M", "--reserve", "22M")
+        self.refused("--reserve 5.0 MiB: at most 4.0 MiB of a card's share",
+                     "--emulate", "8x24M", "--reserve", "5M")
         self.refused("--timeline needs the pool", "--no-pool", "--timeline", "t.json")
 
     def test_a_bad_machine_file_is_told_by_line_and_field(self):

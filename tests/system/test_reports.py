@@ -101,11 +101,32 @@ class Reports(unittest.TestCase):
                       "1")
         self.assertIn("make --chunk smaller", done.stderr)
 
-    def test_without_a_pool_the_reason_comes_first(self):
+    def test_an_option_that_cannot_be_ends_the_program_before_it_has_memory(self):
+        """What only the library can tell, or what is set by hand. Nothing is changed."""
         full = os.path.join(PROGRAMS, "full")
-        done, _ = run(["--hbm", "128M", "--reserve", "64M"], full, "pieces", "64M", "1")
-        self.assertIn("--reserve 64M is too much: of card 0 at most 20M", done.stderr)
-        self.assertIn("the program gets the card's own memory alone", done.stderr)
+        done, _ = run(["--hbm", "128M", "--reserve", "21M"], full, "pieces", "64M", "1")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--reserve 21M is too much: of card 0 at most 20M", done.stderr)
+        self.assertIn("ask for less, or leave it out", done.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            kept = os.path.join(folder, "kept")
+            with open(kept, "w", encoding="utf-8") as file:
+                file.write("before")
+            for name in ("VRAMPOOL_RECORD", "VRAMPOOL_TIMELINE", "VRAMPOOL_REPORT"):
+                with self.subTest(name):
+                    others = {"VRAMPOOL_RECORD": kept, "VRAMPOOL_TIMELINE": kept,
+                              name: "/proc/nonesuch"}
+                    done = subprocess.run([os.path.join(BUILD, "vrampool"), "run", "--emulate",
+                                           "1x128M", "--", full, "pieces", "64M", "1"],
+                                          capture_output=True, text=True, timeout=60, check=False,
+                                          env={**os.environ, **others})
+                    self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                    self.assertIn(f"{name}=/proc/nonesuch cannot be written: No such file",
+                                  done.stderr)
+                    self.assertIn("name another file, or leave it out", done.stderr)
+                    with open(kept, encoding="utf-8") as file:
+                        self.assertEqual(file.read(), "before")
+            self.assertEqual(os.listdir(folder), ["kept"])
 
 
 if __name__ == "__main__":

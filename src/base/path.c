@@ -1,0 +1,47 @@
+#include "base/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool no(int why)
+{
+    errno = why;
+    return false;
+}
+
+/* Makes a file beside it, for a moment: permissions alone do not tell, as of a file system that
+ * makes no files. Not the file itself, as another process may be about to write it. */
+static bool can_be_made(const char *path)
+{
+    static const char name[] = ".vrampool-XXXXXX";
+    char beside[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+    if (slash && !slash[1]) return no(EISDIR); /* a folder's name, and there is none such */
+    if (folder + sizeof name > sizeof beside) return no(ENAMETOOLONG);
+    memcpy(beside, path, folder);
+    memcpy(beside + folder, name, sizeof name);
+    int file = mkstemp(beside);
+    if (file < 0) return false;
+    close(file);
+    unlink(beside);
+    return true;
+}
+
+bool path_can_be_written(const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) != 0) return errno == ENOENT && can_be_made(path);
+    if (S_ISDIR(status.st_mode)) return no(EISDIR);
+    /* To open and close a pipe would tell its reader that all has been said. */
+    if (!S_ISREG(status.st_mode)) return access(path, W_OK) == 0;
+    int file = open(path, O_WRONLY | O_CLOEXEC);
+    if (file >= 0) close(file);
+    return file >= 0;
+}

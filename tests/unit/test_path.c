@@ -1,0 +1,72 @@
+#include "base/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "test.h"
+
+static char folder[] = "/tmp/vrampool-test-XXXXXX";
+
+static const char *in_folder(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void assert_refused(const char *path, int why)
+{
+    errno = 0;
+    assert_false(path_can_be_written(path));
+    assert_int_equal(errno, why);
+}
+
+static void a_new_file_is_not_made(void **state)
+{
+    assert_true(path_can_be_written(in_folder("new")));
+    assert_int_not_equal(access(in_folder("new"), F_OK), 0);
+    assert_int_equal(rmdir(folder), 0); /* nothing is left in it */
+    assert_int_equal(mkdir(folder, 0700), 0);
+}
+
+static void a_file_stays_as_it_is(void **state)
+{
+    char text[8] = {0};
+    int file = open(in_folder("old"), O_RDWR | O_CREAT, 0600);
+    assert_int_equal(write(file, "before", 6), 6);
+    assert_true(path_can_be_written(in_folder("old")));
+    assert_int_equal(pread(file, text, sizeof text, 0), 6);
+    assert_string_equal(text, "before");
+    close(file);
+    unlink(in_folder("old"));
+}
+
+static void what_cannot_be_written_is_refused(void **state)
+{
+    char long_name[400];
+    memset(long_name, 'x', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    assert_refused(folder, EISDIR);
+    assert_refused(in_folder("nonesuch/file"), ENOENT);
+    assert_refused(in_folder("nonesuch/"), EISDIR);
+    assert_refused("/proc/vrampool-test", ENOENT); /* also for who may do everything */
+    assert_refused(in_folder(long_name), ENAMETOOLONG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_file_is_not_made),
+        cmocka_unit_test(a_file_stays_as_it_is),
+        cmocka_unit_test(what_cannot_be_written_is_refused),
+    };
+    if (!mkdtemp(folder)) return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(folder);
+    return failed;
+}
