@@ -21,6 +21,7 @@ void frame_table_destroy(struct frame_table *table)
     for (uint64_t i = 0; i < table->count; i++) free(table->by_number[i]);
     free(table->by_number);
     free(table->vacant);
+    free(table->prepared);
     memset(table, 0, sizeof *table);
 }
 
@@ -132,13 +133,21 @@ static bool grow(struct frame_table *table)
     return true;
 }
 
+bool frame_prepare(struct frame_table *table)
+{
+    if (!grow(table)) return false;
+    if (!table->prepared) table->prepared = calloc(1, sizeof *table->prepared);
+    return table->prepared != NULL;
+}
+
 struct frame *frame_add(struct frame_table *table, unsigned index, uint32_t pages, uint64_t handle,
                         vp_addr alias)
 {
     struct frame_place *place = &table->place[index];
     assert(place->promised_pages >= pages);
-    struct frame *frame = grow(table) ? calloc(1, sizeof *frame) : NULL;
-    if (!frame) return NULL;
+    if (!frame_prepare(table)) return NULL;
+    struct frame *frame = table->prepared;
+    table->prepared = NULL;
     place->promised_pages -= pages;
     frame->handle = handle;
     frame->alias = alias;

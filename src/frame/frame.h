@@ -62,6 +62,7 @@ struct frame_table {
     struct frame **by_number; /* NULL where a number is vacant */
     uint64_t *vacant;         /* numbers below count that are vacant, as a stack */
     uint64_t count, room, vacant_count;
+    struct frame *prepared; /* a descriptor for the next frame, or NULL */
 };
 
 enum frame_plan {
@@ -88,8 +89,11 @@ enum frame_plan frame_plan(struct frame_table *table, unsigned place, uint32_t p
 /* Promises pages of which nobody has need yet, for a frame to be made of; false: no room. */
 bool frame_promise(struct frame_table *table, unsigned place, uint32_t pages);
 
-/* A promised frame was made: enters it, free. NULL where the host has no memory for the descriptor
- * (the promise stands: call frame_fail). */
+/* Whether there is host memory for one more descriptor; it is kept for the next frame_add. */
+bool frame_prepare(struct frame_table *table) VP_MUST_USE;
+
+/* A promised frame was made: enters it, free. NULL where frame_prepare would have said no: the
+ * handle stays the caller's, and the promise stands (frame_fail). */
 struct frame *frame_add(struct frame_table *table, unsigned place, uint32_t pages, uint64_t handle,
                         vp_addr alias);
 

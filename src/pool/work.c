@@ -646,6 +646,21 @@ static void note_action(vp_pool *pool, const struct move_action *action, uint64_
     timeline_add(pool, span);
 }
 
+/* A frame was made, but the host has no memory to enter it: it goes back, as if it had failed. */
+static void check_made(vp_pool *pool, const struct move_action *action, struct move_result *result)
+{
+    if (action->kind != MOVE_DO_MAKE || !result->ok || frame_prepare(&pool->frames)) return;
+    struct frame made = {.handle = result->handle, .alias = result->alias, .pages = action->pages};
+    pool_unlock(pool);
+    log_error("no host memory to keep account of %s's", pool->frames.place[action->place].name);
+    if (pool_release_memory(pool, &made) != CUDA_SUCCESS) {
+        note_residue(pool, made.alias, made.pages * pool->page_bytes);
+        pool_give_handle(pool, made.handle);
+    }
+    pool_lock(pool);
+    result->ok = false;
+}
+
 bool pool_act(vp_pool *pool, enum move_worker worker)
 {
     struct move_action action;
@@ -659,6 +674,7 @@ bool pool_act(vp_pool *pool, enum move_worker worker)
     carry_out(pool, &action, &result, sample);
     pool_lock(pool);
     note_action(pool, &action, began);
+    check_made(pool, &action, &result);
     if (result.exhausted) regrow_rest(pool);
     move_done(&pool->move, &action, &result);
     if (action.kind == MOVE_DO_MARK) count_mark(pool, &result);
