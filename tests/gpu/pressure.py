@@ -51,7 +51,8 @@ def check_q(bench):
     said = unequal(native["exact"], pooled["exact"])
     setting = unequal(native["exact"], split["exact"])
     bench.record("q", "allocated, active, peak, errors, snapshots: native's but for the setting",
-                 sorted(said) == sorted(setting), different=said[:20], count=len(said), setting=len(setting))
+                 sorted(said) == sorted(setting), different=said[:20],
+                 count=len(said), setting=len(setting))
     said = unequal(split["exact"], pooled["exact"])
     bench.record("q", "the same, native with max_split_size_mb:21", not said, different=said[:20])
     undivided = bench.job([], 90, ["--hbm", "3G", "--host", "16G"], UNDIVIDED, ASKED)
