@@ -84,6 +84,7 @@ static double gbps_between(unsigned from, unsigned to)
 
 static void about(double value, double wanted, double percent)
 {
+    print_message("    %.2f GB/s, wanted %.2f within %g %%\n", value, wanted, percent);
     if (value < wanted * (1 - percent / 100) || value > wanted * (1 + percent / 100))
         fail_msg("%g GB/s, not %g within %g %%", value, wanted, percent);
 }

@@ -82,6 +82,8 @@ static void the_link_model_meets_measured_links(void **state)
                                     .header_bytes = 16,
                                     .lane_gbps = parts[i].lane_gbps,
                                     .factor = 0.97};
+        print_message("    %s: %.2f GB/s, measured %.2f to %.2f\n", parts[i].name,
+                      route_link_gbps(&link), parts[i].least_gbps, parts[i].most_gbps);
         about(route_link_gbps(&link), (parts[i].least_gbps + parts[i].most_gbps) / 2,
               parts[i].percent);
     }
