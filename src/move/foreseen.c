@@ -21,7 +21,7 @@ enum {
     EARLY_OPS = 16,    /* who is used or leaves sooner is not copied early */
     CLEAN_PART = 12,   /* who leaves for nothing goes first if it is not used for so long */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
-    DEAD_WAITS = 2000, /* looks in a row, some 0.1 s */
+    FREE_WAITS = 2000, /* looks in a row, some 0.1 s */
     /* Room kept free of forecasts, for sizes that do not fit and for errors, in reserves. What
      * comes in leaves more of it than what goes out makes: no swapping to and fro. */
     IN_RESERVES = 2,
@@ -180,22 +180,27 @@ static bool waits_for_dead(struct move *move, unsigned card, uint64_t dying_page
 {
     uint64_t coming = room_pages(move, card) + move->coming_pages[move->home[card]];
     if (coming + dying_pages < policy_wanted_pages(move, card)) return false;
-    if (!dying_pages || move->dead_waits[card] >= DEAD_WAITS) return false;
-    move->dead_waits[card]++;
+    return dying_pages && foreseen_may_wait(move, card);
+}
+
+bool foreseen_may_wait(struct move *move, unsigned card)
+{
+    if (move->free_waits[card] >= FREE_WAITS) return false;
+    move->free_waits[card]++;
     return true;
 }
 
 bool foreseen_is_tired(struct move *move, unsigned card)
 {
-    uint32_t *waits = &move->dead_waits[card];
-    return *waits && *waits < DEAD_WAITS && ++*waits == DEAD_WAITS;
+    uint32_t *waits = &move->free_waits[card];
+    return *waits && *waits < FREE_WAITS && ++*waits == FREE_WAITS;
 }
 
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action)
 {
     struct furthest dead = find_furthest(move, card, WHOSE_DEAD);
     if (dead.chunk) {
-        move->dead_waits[card] = 0;
+        move->free_waits[card] = 0;
         return policy_send_away(move, dead.chunk, action);
     }
     if (waits_for_dead(move, card, dead.busy_pages)) return FOUND_BUSY;

@@ -237,7 +237,7 @@ struct move {
     struct move_looked looked_in[VP_MAX_CARDS], looked_out[VP_MAX_CARDS];
     /* for who may leave, by whether it may be copied; */
     struct move_looked looked_out_for[VP_MAX_CARDS][2];
-    uint32_t dead_waits[VP_MAX_CARDS]; /* in a row, for work to be done with what is dead */
+    uint32_t free_waits[VP_MAX_CARDS]; /* in a row, for what leaves for nothing */
     uint64_t coverage[CHUNK_STATES][MOVE_EVENT_COUNT];
 };
 

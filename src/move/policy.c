@@ -272,32 +272,40 @@ static enum found evict_oldest(struct move *move, const struct list *segments, e
     return all;
 }
 
-/* Sends away, of the half of the segments that was used least recently, the oldest chunk that will
- * hardly be copied: it costs half of what one that changed costs (a page cache that evicts clean
- * pages first, in a window, does the same). Frozen weights so make way for activations even before
- * the step is known. */
-static enum found evict_unchanged(struct move *move, const struct list *segments,
-                                  struct move_action *action)
+/* The first of those used last, which fill a quarter of the card: they are in use, as it were. */
+static const struct list *find_young(const struct move *move, unsigned card)
 {
-    const struct list *half = segments->next;
-    bool odd = false;
-    list_each(node, segments)
-    {
-        if (odd) half = half->next;
-        odd = !odd;
+    const struct list *segments = &move->segments->age[card], *node = segments;
+    uint64_t quarter = move->frames->place[move->home[card]].capacity_pages / 4, pages = 0;
+    while (node->prev != segments && pages < quarter) {
+        node = node->prev;
+        pages += list_entry(node, struct segment, age)->pages;
     }
-    for (const struct list *node = segments->next; node != half; node = node->next) {
+    return node;
+}
+
+/* Sends away the oldest chunk that will hardly be copied, unless it is young: that costs half of
+ * what it costs to send one that changed (a page cache that evicts clean pages first, in a window,
+ * does the same). Frozen weights so make way for activations even before the step is known. The
+ * host is ahead of the card, so work that uses it may have to end first. */
+static enum found evict_unchanged(struct move *move, unsigned card, struct move_action *action)
+{
+    const struct list *segments = &move->segments->age[card], *young = find_young(move, card);
+    enum found all = FOUND_NOTHING;
+    for (const struct list *node = segments->next; node != young; node = node->next) {
         struct segment *segment = list_entry(node, struct segment, age);
         if (segment->captured || !backup_is_likely(move, segment)) continue;
         for (uint32_t i = 0; i < segment->chunk_count; i++) {
             struct chunk *chunk = &segment->chunks[i];
             if (!backup_tells(move, chunk) || !move_chunk_is_home(move, chunk)) continue;
-            if (chunk->wanted || chunk->pins || !policy_segment_is_idle(move, segment)) continue;
+            if (chunk->wanted || chunk->pins) continue;
+            all = FOUND_BUSY;
+            if (!policy_segment_is_idle(move, segment)) break;
             enum found found = policy_send_away(move, chunk, action);
             if (found == FOUND_ACTION) return found;
         }
     }
-    return FOUND_NOTHING;
+    return all;
 }
 
 enum found policy_drop_dead(struct move *move, unsigned card, struct move_action *action)
@@ -308,13 +316,15 @@ enum found policy_drop_dead(struct move *move, unsigned card, struct move_action
 /* While it is not foretold what is used when. */
 static enum found evict_by_age(struct move *move, unsigned card, struct move_action *action)
 {
-    const struct list *segments = &move->segments->age[card];
     if (move->policy == VP_POLICY_PLAN && (move->digests >> card & 1) && action->may_copy) {
-        enum found found = policy_drop_dead(move, card, action);
-        if (found == FOUND_NOTHING) found = evict_unchanged(move, segments, action);
+        enum found dead = policy_drop_dead(move, card, action);
+        if (dead == FOUND_ACTION) return dead;
+        enum found found = evict_unchanged(move, card, action);
+        if (found == FOUND_ACTION) move->free_waits[card] = 0;
         if (found == FOUND_ACTION) return found;
+        if (found == FOUND_BUSY && foreseen_may_wait(move, card)) return found;
     }
-    return evict_oldest(move, segments, WHICH_HOME, action);
+    return evict_oldest(move, &move->segments->age[card], WHICH_HOME, action);
 }
 
 /* Who waits for room asks again and again. */

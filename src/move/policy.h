@@ -71,6 +71,11 @@ bool policy_segment_is_idle(struct move *move, struct segment *segment);
 /* With foresight: the same decisions by what is used when. */
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action);
 
+/* Whether who evicts should wait for what will leave for nothing in a moment: not for long, since
+ * it may be that it waits for what this one is to do. Counts looks; move->free_waits is set back
+ * once something left. */
+bool foreseen_may_wait(struct move *move, unsigned card);
+
 /* Counts a look that was spared while who evicts waits for the dying. True: long enough; look. */
 bool foreseen_is_tired(struct move *move, unsigned card);
 bool foreseen_next(struct move *move, struct move_action *action);
