@@ -335,7 +335,7 @@ static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yield
     }
     int64_t room = (int64_t)(room_pages(move, card) + outlooks->dead_pages + yielding +
                              move->coming_pages[home] + move->frames->place[home].parked_pages);
-    room -= (int64_t)(move_reserve_pages(move) * (yielding ? CLEAN_RESERVES : 1));
+    room -= (int64_t)move_reserve_pages(move);
     int64_t now = (int64_t)move->segments->needed_pages[card];
     for (uint32_t i = 1; i <= last; i++) {
         room -= due[i];
