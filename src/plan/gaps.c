@@ -17,6 +17,7 @@ void gaps_destroy(struct gaps *gaps)
     free(gaps->gap);
     free(gaps->by_worth);
     free(gaps->away);
+    free(gaps->fixed);
     free(gaps->save_for);
     free(gaps->occupied);
     memset(gaps, 0, sizeof *gaps);
@@ -125,9 +126,11 @@ vp_status gaps_create(const struct shape *shape, struct gaps *gaps)
                           .gap = calloc(count, sizeof *gaps->gap),
                           .by_worth = malloc(count * sizeof *gaps->by_worth),
                           .away = calloc(count, sizeof *gaps->away),
+                          .fixed = calloc(count, sizeof *gaps->fixed),
                           .save_for = malloc(count * sizeof *gaps->save_for),
                           .occupied = calloc(shape->op_count + 1u, sizeof *gaps->occupied)};
-    bool ok = gaps->gap && gaps->by_worth && gaps->away && gaps->save_for && gaps->occupied;
+    bool ok = gaps->gap && gaps->by_worth && gaps->away && gaps->fixed && gaps->save_for &&
+              gaps->occupied;
     for (uint32_t i = 0; ok && i < shape->chunk_count; i++) {
         const struct shape_role *role = &shape->roles[shape->chunks[i].role];
         for (uint32_t use = 0; use < role->use_count; use++) fill_gap(gaps, i, use);
@@ -159,6 +162,11 @@ static void choose(struct gaps *gaps, uint32_t index, bool away)
     gaps->away[index] = away;
     uint64_t bytes = bytes_of(gaps, index);
     add_bytes(gaps, gap->from + 1ull, gap->to, away ? (uint64_t)0 - bytes : bytes);
+}
+
+void gaps_flip(struct gaps *gaps, uint32_t index)
+{
+    choose(gaps, index, !gaps->away[index]);
 }
 
 /* Enters a range for sum_ranges: where it begins and ends; whole rounds are returned. */
@@ -224,7 +232,8 @@ static bool relieve(struct gaps *gaps, uint32_t op, uint64_t bytes)
 {
     for (uint32_t i = 0; i < gaps->worth_count && gaps->occupied[op] > bytes; i++) {
         uint32_t index = gaps->by_worth[i];
-        if (!gaps->away[index] && covers(gaps, &gaps->gap[index], op)) choose(gaps, index, true);
+        if (gaps->away[index] || gaps->fixed[index]) continue;
+        if (covers(gaps, &gaps->gap[index], op)) choose(gaps, index, true);
     }
     return gaps->occupied[op] <= bytes;
 }
@@ -254,7 +263,8 @@ void gaps_fit(struct gaps *gaps, uint64_t bytes)
     free(hopeless);
     for (uint32_t i = gaps->worth_count; i-- > 0;) {
         uint32_t index = gaps->by_worth[i];
-        if (gaps->away[index] && fits_without(gaps, index, bytes)) choose(gaps, index, false);
+        if (!gaps->away[index] || gaps->fixed[index]) continue;
+        if (fits_without(gaps, index, bytes)) choose(gaps, index, false);
     }
 }
 

@@ -22,6 +22,7 @@ struct gaps {
     uint32_t *by_worth; /* numbers of those with ops between, best first; see gaps_weigh */
     uint32_t worth_count;
     uint8_t *away;      /* chosen */
+    uint8_t *fixed;     /* gaps_fit leaves it as it is */
     uint32_t *save_for; /* see executor_plan */
     uint64_t *occupied; /* of each op position: bytes at home */
 };
@@ -51,8 +52,12 @@ void gaps_set(struct gaps *gaps, const uint8_t *away);
 void gaps_sweep(struct gaps *gaps, uint64_t bytes, bool back);
 
 /* Chooses more gaps, at the fullest op the best ones, until everything fits `bytes`, or nothing can
- * be added for the op; then gives up those, worst first, without which it still fits. */
+ * be added for the op; then gives up those, worst first, without which it still fits. Those that
+ * are fixed it neither chooses nor gives up. */
 void gaps_fit(struct gaps *gaps, uint64_t bytes);
+
+/* Chooses the gap, or gives it up if it was chosen. */
+void gaps_flip(struct gaps *gaps, uint32_t index);
 
 /* Finds the early copies that the choice allows. */
 void gaps_find_saves(struct gaps *gaps);

@@ -15,7 +15,13 @@ enum {
     SPARE_CHUNKS = 3,
     LEAD_OPS = 1024,
     MOST_WORK = 120000, /* ops and chunks simulated, once for each candidate: about 0.5 s */
-    MOST_TRIED = 256,
+    MOST_TRIED = 1024,
+    PATIENCE = 125, /* percent of the best plan's step in which a candidate may be slow */
+    RULE_PATIENCE = 200,
+    LITTLE_PATIENCE = 105,
+    MOST_CHANGES = 500,
+    MOST_EVENTS = 800000, /* before and during changes */
+    MOST_FLIPS = 4,
 };
 
 const char *plan_policy_name(enum plan_policy policy)
@@ -44,9 +50,11 @@ struct search {
     struct executor_options options; /* of the candidate */
     struct gaps gaps;                /* the same, for PLAN mode */
     uint8_t *swapped;                /* gaps in which chunks left when the EAGER rule was tried */
+    uint32_t patience;               /* see PATIENCE */
     uint64_t margin_bytes;           /* that the gaps leave free, for chunks on the move */
     uint64_t tried[MOST_TRIED];      /* candidates, by digests */
     uint32_t tried_count;
+    uint64_t events; /* simulated */
     struct plan *best;
     vp_status status; /* of the last candidate, while there is no good one */
     uint32_t op;
@@ -115,6 +123,7 @@ static bool was_tried(struct search *search)
 {
     const struct executor_options *options = &search->options;
     uint64_t digest = mix(mix(mix(1, options->lead_ops), options->ahead_ops), options->near);
+    digest = mix(digest, options->spare_bytes);
     for (uint32_t i = 0; i < search->shape->gap_count; i++)
         if (search->gaps.away[i]) digest = mix(digest, i);
     for (uint32_t i = 0; i < search->tried_count; i++)
@@ -135,10 +144,12 @@ static void try(struct search *search, uint8_t *swapped)
                             .costs = search->costs,
                             .options = &search->options,
                             .plan = &gaps,
-                            .hopeless_ns = first ? 0 : best->predicted.step_ns / 4 * 5,
+                            .hopeless_ns =
+                                first ? 0 : best->predicted.step_ns / 100 * search->patience,
                             .swapped = swapped};
     vp_status status = sim_run(&task, &result, &search->op);
     best->candidates++;
+    search->events += result.events;
     if (status != VP_OK && first) search->status = status;
     if (status != VP_OK) return;
     if (first || is_better(&result, &best->predicted)) keep(search, &result);
@@ -148,6 +159,17 @@ static void try_rule(struct search *search, enum executor_mode mode)
 {
     search->options.mode = mode;
     try(search, mode == EXECUTOR_EAGER ? search->swapped : NULL);
+}
+
+/* One that begins slowly may be the fastest. */
+static void try_other_rules(struct search *search)
+{
+    static const enum executor_mode rules[] = {EXECUTOR_DEMAND, EXECUTOR_LRU, EXECUTOR_INPLACE};
+    const struct sim_result *best = &search->best->predicted;
+    search->patience = RULE_PATIENCE;
+    for (unsigned i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (search->status != VP_OK || best->step_ns > best->in_hbm_ns) try_rule(search, rules[i]);
+    search->patience = PATIENCE;
 }
 
 static bool is_perfect(const struct search *search)
@@ -330,7 +352,83 @@ static void try_margins(struct search *search)
     search->options = default_options(search);
 }
 
-static void try_all(struct search *search)
+static uint64_t random_below(uint64_t *state, uint64_t below)
+{
+    *state = mix(*state, 1);
+    return *state % below;
+}
+
+/* One option changed. */
+static void try_option(struct search *search, uint64_t *state)
+{
+    static const uint32_t ops[] = {4, 8, 16, 32, 64, 96, 192, 400};
+    static const uint32_t chunks[] = {0, 1, 2, 3, 4, 6, 8, 12};
+    uint64_t which = random_below(state, 8);
+    switch (random_below(state, 3)) {
+    case 0: search->options.lead_ops = ops[which]; break;
+    case 1: search->options.ahead_ops = ops[which]; break;
+    default: search->options.spare_bytes = chunks[which] * largest_chunk(search->shape); break;
+    }
+    try_gaps(search);
+}
+
+/* Some gaps the other way, and what follows from that. */
+static void try_flips(struct search *search, uint64_t *state)
+{
+    struct gaps *gaps = &search->gaps;
+    uint32_t flipped[MOST_FLIPS], count = 1 + (uint32_t)random_below(state, MOST_FLIPS);
+    for (uint32_t i = 0; i < count; i++) {
+        flipped[i] = gaps->by_worth[random_below(state, gaps->worth_count)];
+        if (gaps->fixed[flipped[i]]) continue;
+        gaps_flip(gaps, flipped[i]);
+        gaps->fixed[flipped[i]] = true;
+    }
+    try_gaps(search);
+    for (uint32_t i = 0; i < count; i++) gaps->fixed[flipped[i]] = false;
+}
+
+/* Other gaps altogether. */
+static void try_other_weights(struct search *search, uint64_t *state)
+{
+    double in = (double)(1 + random_below(state, 8)), out = (double)random_below(state, 9);
+    double spread = (double)random_below(state, 10) / 10;
+    if (gaps_weigh(&search->gaps, in, out, spread) != VP_OK) return;
+    gaps_set(&search->gaps, NULL);
+    uint64_t sweep = random_below(state, 4);
+    if (sweep < 2) gaps_sweep(&search->gaps, room_bytes(search), sweep == 1);
+    try_gaps(search);
+}
+
+/* The best plan with changes by chance, small and large, as long as there is time: short steps get
+ * hundreds of them. Always the same ones, so that a step has one plan. */
+static void try_changes(struct search *search)
+{
+    const struct plan *best = search->best;
+    uint64_t state = 1, margin_bytes = search->margin_bytes, chunk = largest_chunk(search->shape);
+    if (search->gaps.worth_count == 0) return;
+    search->patience = LITTLE_PATIENCE;
+    for (uint32_t i = 0; i < MOST_CHANGES && search->events < MOST_EVENTS && is_worth_more(search);
+         i++) {
+        uint64_t kind = random_below(&state, 8), wider_bytes = random_below(&state, 8) * chunk;
+        uint32_t before = best->best_candidate;
+        search->margin_bytes = margin_bytes;
+        if (kind >= 2 && random_below(&state, 2) && wider_bytes <= search->limits->hbm_bytes / 2)
+            search->margin_bytes = wider_bytes;
+        if (best->options.mode <= EXECUTOR_EAGER) search->options = best->options;
+        gaps_set(&search->gaps, best->away);
+        if (kind < 2)
+            try_option(search, &state);
+        else if (kind < 4)
+            try_other_weights(search, &state);
+        else
+            try_flips(search, &state);
+        if (best->best_candidate != before) margin_bytes = search->margin_bytes;
+    }
+    search->patience = PATIENCE;
+    search->options = default_options(search);
+}
+
+static void try_plans(struct search *search)
 {
     try_rule(search, EXECUTOR_EAGER);
     if (is_perfect(search) && !moves(&search->best->predicted)) return;
@@ -342,9 +440,13 @@ static void try_all(struct search *search)
     try_margins(search);
     try_farther(search);
     try_prices(search);
-    try_rule(search, EXECUTOR_DEMAND);
-    try_rule(search, EXECUTOR_LRU);
-    try_rule(search, EXECUTOR_INPLACE);
+}
+
+static void try_all(struct search *search)
+{
+    try_plans(search);
+    try_other_rules(search);
+    try_changes(search);
 }
 
 static bool make_search(struct search *search)
@@ -386,6 +488,7 @@ static vp_status make(const struct shape *shape, const struct plan_costs *costs,
                             .costs = costs,
                             .limits = limits,
                             .best = &made,
+                            .patience = PATIENCE,
                             .op = SHAPE_NEVER,
                             .status = VP_NO_HOST_MEMORY};
     if (shape->peak_bytes > limits->hbm_bytes + plan_refuge_bytes(limits)) {

@@ -4,7 +4,8 @@
  * gaps (shape.h) plus the executor's options; the executor carries it out, in the simulator as in a
  * running program. Its candidates, the rules EAGER, DEMAND, LRU and INPLACE among them, are
  * simulated with all costs, and the fastest one is the plan: so a plan is never predicted to be
- * slower than a rule. */
+ * slower than a rule. Where that was quick, the rest of the time goes to changes of the best one by
+ * chance. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 

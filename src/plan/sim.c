@@ -70,7 +70,7 @@ struct sim {
     struct queue to_unmap;              /* copied out */
     struct frames frames;
     uint64_t *read_bytes, *write_bytes; /* of each op position and refuge, in place */
-    uint64_t now, step_start;
+    uint64_t now, step_start, events;
     struct sim_result step; /* of the step that runs */
 };
 
@@ -620,6 +620,7 @@ static vp_status run_step(struct sim *sim, uint64_t until)
     if (sim->task->swapped) memset(sim->task->swapped, 0, sim->shape->gap_count);
     uint64_t events = 0, most = 1000ull * (sim->shape->op_count + sim->shape->item_count);
     while (sim->executor.done < until) {
+        sim->events++;
         if (events++ > most) return VP_NOT_READY; /* it moves, and gets nowhere */
         settle(sim);
         note_used(sim);
@@ -714,6 +715,7 @@ static vp_status run_steps(struct sim *sim, struct sim_result *result)
 vp_status sim_run(const struct sim_task *task, struct sim_result *result, uint32_t *op)
 {
     struct sim *sim = calloc(1, sizeof *sim);
+    memset(result, 0, sizeof *result);
     if (!sim) return VP_NO_HOST_MEMORY;
     sim->task = task;
     sim->shape = task->shape;
@@ -730,6 +732,7 @@ vp_status sim_run(const struct sim_task *task, struct sim_result *result, uint32
     if (status == VP_OK) {
         sim->frames.unmade_bytes = task->options->capacity_bytes - sim->executor.used_bytes;
         status = run_steps(sim, result);
+        result->events = sim->events;
         if (status == VP_QUOTA && op) *op = op_position(sim);
         executor_destroy(&sim->executor);
     }

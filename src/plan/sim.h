@@ -48,6 +48,7 @@ struct sim_result {
     struct sim_traffic traffic[PLAN_REFUGES];
     uint64_t kinds[EXECUTOR_HOST + 1];         /* actions of each kind */
     uint64_t map_ns, unmap_ns, fetch_ns;       /* what the threads were busy with each */
+    uint64_t events;                           /* of all steps, also if it failed */
     uint64_t held;                             /* launches that waited while the device did, too */
     uint64_t used_peak_bytes, host_peak_bytes; /* of the card, and of all refuges together; */
     uint64_t refuge_peak_bytes[PLAN_REFUGES];  /* of each */

@@ -221,6 +221,39 @@ static void spread_weights_use_both_links(void **state)
     assert_in_range(count_brought_back(0.9, 32, 24), 8, 20);
 }
 
+/* What is fixed stays as it is, away or at home; others make room in its place. */
+static void leaves_what_is_fixed(void **state)
+{
+    enum { COUNT = 6 };
+    struct shape shape;
+    struct gaps gaps;
+    step_begin(&maker);
+    for (uint32_t i = 0; i < COUNT; i++) step_add_role(&maker, 2 * MIB);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        step_op(&maker, 1000);
+        step_touch(&maker, i, 0, STEP_READS);
+    }
+    assert_int_equal(shape_create(&maker.step, 2 * MIB, 2 * MIB, &shape), VP_OK);
+    assert_int_equal(gaps_create(&shape, &gaps), VP_OK);
+    gaps_fit(&gaps, (COUNT - 1) * 2 * MIB);
+    uint32_t once = 0;
+    while (!gaps.away[once]) once++;
+    uint32_t other = once ? 0 : 1;
+    gaps_set(&gaps, NULL);
+    gaps.fixed[once] = gaps.fixed[other] = true;
+    gaps_flip(&gaps, other);
+    gaps_fit(&gaps, (COUNT - 1) * 2 * MIB);
+    assert_false(gaps.away[once]);
+    assert_true(gaps.away[other]);
+    gaps_fit(&gaps, COUNT * 2 * MIB);
+    assert_true(gaps.away[other]);
+    assert_true(gaps_are_valid(&gaps));
+    gaps_flip(&gaps, other);
+    for (uint32_t i = 0; i < COUNT; i++) assert_int_equal(gaps.occupied[i], COUNT * 2 * MIB);
+    gaps_destroy(&gaps);
+    shape_destroy(&shape);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_sweep_takes_the_fewest_gaps),
         cmocka_unit_test(spreads_what_is_alike),
         cmocka_unit_test(spread_weights_use_both_links),
+        cmocka_unit_test(leaves_what_is_fixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
