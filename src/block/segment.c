@@ -303,7 +303,11 @@ bool segment_prior_done(struct segments *segments, struct segment *segment)
 void segments_count_live(struct segments *segments, int64_t bytes)
 {
     segments->live_bytes = (uint64_t)((int64_t)segments->live_bytes + bytes);
-    if (segments->live_bytes > segments->peak_bytes) segments->peak_bytes = segments->live_bytes;
+    if (segments->live_bytes <= segments->peak_bytes) return;
+    segments->peak_bytes = segments->live_bytes;
+    segments->peak_needed_pages = 0;
+    for (uint32_t cards = segments->cards; cards; cards &= cards - 1)
+        segments->peak_needed_pages += segments->needed_pages[__builtin_ctz(cards)];
 }
 
 /* Adds `sign` × the overlap of [start, start + bytes) to each chunk's live bytes. */

@@ -183,7 +183,8 @@ struct segments {
     uint64_t card_pages[VP_MAX_CARDS];   /* and to which card */
     uint64_t needed_pages[VP_MAX_CARDS]; /* of each card's chunks in which something lives */
     uint32_t cards;                      /* bit i: there were segments of card i */
-    uint64_t live_bytes, peak_bytes;     /* of live blocks, as asked for */
+    uint64_t live_bytes, peak_bytes;     /* of live blocks, as asked for; */
+    uint64_t peak_needed_pages;          /* of chunks in which something lived at the peak */
     uint32_t next_id;
     struct list age[VP_MAX_CARDS];  /* with a chunk at home, least recently used first; */
     struct list away[VP_MAX_CARDS]; /* without: who makes room at home need not pass these */

@@ -208,21 +208,37 @@ static bool add_deaths(struct shape *shape)
     return true;
 }
 
-/* The most bytes that live at any time of the step. */
-static void find_peak(const struct step *step, struct shape *shape)
+/* What a block holds in frames. */
+static uint64_t held_bytes(const struct shape *shape, uint64_t block_bytes, uint64_t granularity)
 {
-    uint64_t live = 0;
+    uint32_t chunks = chunks_of(block_bytes, shape->chunk_bytes);
+    uint64_t last = frame_bytes(shape, block_bytes, chunks - 1, granularity);
+    return (chunks - 1) * shape->chunk_bytes + last;
+}
+
+/* The most bytes that live at any time of the step, and what they hold then. */
+static void find_peak(const struct step *step, uint64_t granularity, struct shape *shape)
+{
+    uint64_t live = 0, held = 0;
     for (uint32_t i = 0; i < step->role_count; i++) {
         const struct step_role *role = &step->roles[i];
         bool lives = role->born_op == STEP_NEVER;
         live += role->bytes * (lives ? 1 : role->age);
+        held += held_bytes(shape, role->bytes, granularity) * (lives ? 1 : role->age);
     }
     shape->peak_bytes = live;
+    shape->peak_held_bytes = held;
     for (uint32_t i = 0; i < step->event_count; i++) {
         const struct step_event *event = &step->events[i];
-        if (event->kind == TRACE_ALLOC) live += step->roles[event->index].bytes;
-        if (event->kind == TRACE_FREE) live -= step->roles[event->index].bytes;
-        if (live > shape->peak_bytes) shape->peak_bytes = live;
+        if (event->kind != TRACE_ALLOC && event->kind != TRACE_FREE) continue;
+        uint64_t bytes = step->roles[event->index].bytes;
+        bool born = event->kind == TRACE_ALLOC;
+        live = born ? live + bytes : live - bytes;
+        bytes = held_bytes(shape, bytes, granularity);
+        held = born ? held + bytes : held - bytes;
+        if (live <= shape->peak_bytes) continue;
+        shape->peak_bytes = live;
+        shape->peak_held_bytes = held;
     }
 }
 
@@ -249,7 +265,7 @@ vp_status shape_create(const struct step *step, uint64_t chunk_bytes, uint64_t g
         shape_destroy(&made);
         return VP_NO_HOST_MEMORY;
     }
-    find_peak(step, &made);
+    find_peak(step, granularity_bytes, &made);
     assert(shape_is_valid(&made));
     *shape = made;
     return VP_OK;

@@ -62,8 +62,9 @@ struct shape {
     uint32_t *item_chunk; /* of each item */
     uint32_t role_count, chunk_count, use_count, touch_count, death_count, op_count;
     uint32_t item_count, gap_count, slot_count;
-    uint64_t peak_bytes;  /* of live blocks, as asked for */
-    uint64_t chunk_bytes; /* of whole chunks */
+    uint64_t peak_bytes;      /* of live blocks, as asked for */
+    uint64_t peak_held_bytes; /* of frames that these need, each block its own */
+    uint64_t chunk_bytes;     /* of whole chunks */
 };
 
 /* Cuts the step's blocks in chunks of chunk_bytes, frames of multiples of granularity_bytes; blocks

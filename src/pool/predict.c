@@ -13,6 +13,7 @@ enum {
     CHECKPOINT_KEEPS = 10, /* per cent of what checkpointing throws away that stays all the same */
     CHECKPOINT_COST =
         20,          /* per cent of compute time that running forward twice costs; 18 measured */
+    WASTE_PART = 8,  /* of the card, counted as wasted at most: blocks of earlier steps may count */
     LARGE_SHARE = 4, /* an operation is large that touches this part of the card */
 };
 
@@ -28,18 +29,31 @@ const char *predict_help_word(enum predict_help kind)
     return words[kind];
 }
 
+/* The plan gives each block frames of its own; the program's allocator puts blocks into segments
+ * that are larger, and what such chunks hold beyond what lives in them is not to be had. */
+static uint64_t wasted_bytes(const struct predict_setup *setup, const struct shape *shape)
+{
+    uint64_t most = setup->limits.hbm_bytes / WASTE_PART;
+    if (setup->peak_held_bytes <= shape->peak_held_bytes) return 0;
+    uint64_t wasted = setup->peak_held_bytes - shape->peak_held_bytes;
+    return (wasted < most ? wasted : most) / setup->page_bytes * setup->page_bytes;
+}
+
 /* One simulation. */
 static vp_status simulate(const struct step *step, const struct predict_setup *setup,
-                          struct sim_result *result, uint64_t *peak_bytes)
+                          struct predict *predict)
 {
     struct shape shape;
     struct plan plan;
     vp_status status = shape_create(step, setup->chunk_bytes, setup->page_bytes, &shape);
     if (status != VP_OK) return status;
-    *peak_bytes = shape.peak_bytes;
-    status = plan_follow(&shape, &setup->costs, &setup->limits, setup->policy, &plan);
+    predict->peak_bytes = shape.peak_bytes;
+    predict->wasted_bytes = wasted_bytes(setup, &shape);
+    struct plan_limits limits = setup->limits;
+    limits.hbm_bytes -= predict->wasted_bytes;
+    status = plan_follow(&shape, &setup->costs, &limits, setup->policy, &plan);
     if (status == VP_OK) {
-        *result = plan.predicted;
+        predict->now = plan.predicted;
         plan_destroy(&plan);
     }
     shape_destroy(&shape);
@@ -50,7 +64,7 @@ vp_status predict_step(const struct step *step, const struct predict_setup *setu
                        struct predict *predict)
 {
     memset(predict, 0, sizeof *predict);
-    return simulate(step, setup, &predict->now, &predict->peak_bytes);
+    return simulate(step, setup, predict);
 }
 
 /* ---- advice ---- */
@@ -60,10 +74,9 @@ static uint64_t step_ns_with(const struct step *step, const struct predict_setup
                              uint64_t hbm_bytes)
 {
     struct predict_setup other = *setup;
-    struct sim_result result;
-    uint64_t peak_bytes;
+    struct predict result;
     other.limits.hbm_bytes = hbm_bytes - hbm_bytes % setup->page_bytes;
-    return simulate(step, &other, &result, &peak_bytes) == VP_OK ? result.step_ns : 0;
+    return simulate(step, &other, &result) == VP_OK ? result.now.step_ns : 0;
 }
 
 static bool is_worth_it(const struct predict *predict, uint64_t step_ns)
@@ -246,8 +259,8 @@ static int by_gain(const void *left, const void *right)
 void predict_advise(const struct step *step, const struct predict_setup *setup,
                     struct predict *predict)
 {
-    predict->fits_bytes =
-        units_round_up(predict->peak_bytes, setup->page_bytes) + SPARE_CHUNKS * setup->chunk_bytes;
+    predict->fits_bytes = units_round_up(predict->peak_bytes, setup->page_bytes) +
+                          predict->wasted_bytes + SPARE_CHUNKS * setup->chunk_bytes;
     if (predict->fits_bytes < setup->limits.hbm_bytes)
         predict->fits_bytes = setup->limits.hbm_bytes;
     draw_curve(step, setup, predict);

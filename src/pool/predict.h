@@ -30,6 +30,7 @@ struct predict_setup {
     struct plan_limits limits; /* what the pool may use of the card, and of its refuges; */
     uint32_t host;             /* which of them is the host */
     uint64_t chunk_bytes, page_bytes;
+    uint64_t peak_held_bytes; /* of chunks in which something lived when most did; 0: not known */
     enum plan_policy policy;
 };
 
@@ -46,6 +47,7 @@ struct predict_point {
 struct predict {
     struct sim_result now;                     /* on what the pool has */
     uint64_t peak_bytes;                       /* of live blocks */
+    uint64_t wasted_bytes;                     /* of HBM, by where blocks lie in segments */
     uint64_t fits_bytes;                       /* of HBM, with which nothing has to leave */
     struct predict_point curve[PREDICT_CURVE]; /* step time by HBM, up to fits_bytes */
     uint32_t points;

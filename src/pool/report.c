@@ -195,6 +195,7 @@ void pool_predict_setup(vp_pool *pool, struct predict_setup *setup)
     *setup = (struct predict_setup){
         .chunk_bytes = pool->segments.chunk_pages * pool->page_bytes,
         .page_bytes = pool->page_bytes,
+        .peak_held_bytes = pool->segments.peak_needed_pages * pool->page_bytes,
         .policy = (enum plan_policy)pool->options.policy,
     };
     set_refuges(pool, card, &machine, setup);

@@ -62,14 +62,6 @@ class Report(unittest.TestCase):
         self.json = os.path.join(folder.name, "r.json")
         self.page = os.path.join(folder.name, "r.html")
 
-    def test_what_cannot_be_written_is_told_once(self):
-        path = os.path.join(os.path.dirname(self.json), "nowhere", "report.json")
-        done = train("--log", "error", steps=1, stderr=subprocess.PIPE,
-                     env={**os.environ, "VRAMPOOL_REPORT": path})
-        said = [line for line in done.stderr.splitlines() if "report" in line]
-        self.assertEqual(said, [f"vrampool: error: the report cannot be written to {path}: No such "
-                                "file or directory"])
-
     def load(self):
         with open(self.json, encoding="utf-8") as file:
             return json.load(file)

@@ -133,10 +133,30 @@ static void what_cannot_run_is_said_so(void **state)
     assert_int_equal(predict_step(&maker.step, &setup, &predict), VP_QUOTA);
 }
 
+/* Blocks that lie in segments larger than they are hold more than the plan gives them. */
+static void what_segments_waste_is_not_to_be_had(void **state)
+{
+    make_passes();
+    struct predict_setup setup = setup_with(LAYERS / 2 * layer_bytes);
+    advise(&setup);
+    uint64_t step_ns = predict.now.step_ns, fits_bytes = predict.fits_bytes;
+    setup.peak_held_bytes = predict.peak_bytes;
+    advise(&setup);
+    assert_int_equal(predict.wasted_bytes, 0);
+    assert_int_equal(predict.now.step_ns, step_ns);
+    setup.peak_held_bytes += 20 * MIB + 1;
+    advise(&setup);
+    assert_int_equal(predict.wasted_bytes, 20 * MIB);
+    assert_true(predict.now.step_ns > step_ns);
+    assert_int_equal(predict.fits_bytes, fits_bytes + 20 * MIB);
+    assert_int_equal(predict.curve[0].hbm_bytes, setup.limits.hbm_bytes);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_segments_waste_is_not_to_be_had),
         cmocka_unit_test(where_all_fits_there_is_nothing_to_advise),
         cmocka_unit_test(more_of_the_card_is_worth_what_the_curve_says),
         cmocka_unit_test(what_the_forward_pass_keeps_may_be_computed_again),
