@@ -613,7 +613,8 @@ static void note_used(struct sim *sim)
                          executor->ready_bytes);
 }
 
-static vp_status run_step(struct sim *sim, uint64_t until)
+/* Gives up when the step takes longer than `most_ns`. */
+static vp_status run_step(struct sim *sim, uint64_t until, uint64_t most_ns)
 {
     memset(&sim->step, 0, sizeof sim->step);
     sim->step_start = sim->now;
@@ -622,6 +623,7 @@ static vp_status run_step(struct sim *sim, uint64_t until)
     while (sim->executor.done < until) {
         sim->events++;
         if (events++ > most) return VP_NOT_READY; /* it moves, and gets nowhere */
+        if (sim->now - sim->step_start > most_ns) return VP_NOT_READY;
         settle(sim);
         note_used(sim);
         if (sim->executor.done >= until) break;
@@ -694,22 +696,21 @@ static vp_status run_steps(struct sim *sim, struct sim_result *result)
     vp_status status;
     memset(result, 0, sizeof *result);
     for (; steps < SIM_STEPS; steps++) {
-        status = run_step(sim, sim->executor.done + sim->shape->op_count);
+        uint64_t most_ns = sim->task->hopeless_ns && steps > 0 ? sim->task->hopeless_ns : NEVER;
+        status = run_step(sim, sim->executor.done + sim->shape->op_count, most_ns);
         if (status != VP_OK) return status;
         bool steady = steps + 1 >= MIN_STEPS && is_steady(sim->step.step_ns, before);
         before = sim->step.step_ns;
         result->each_ns[steps] = before;
         if (steady || steps >= SIM_STEPS - MEAN_STEPS) add_result(result, &sim->step);
         if (steady) break;
-        if (sim->task->hopeless_ns && steps > 0 && before > sim->task->hopeless_ns)
-            return VP_NOT_READY;
     }
     if (steps == SIM_STEPS) divide_result(result, MEAN_STEPS);
     result->steps = steps;
     result->in_hbm_ns = sim->shape->ops[sim->shape->op_count].start_ns;
     if (!sim->task->watch) return VP_OK;
     sim->watch = sim->task->watch;
-    return run_step(sim, sim->executor.done + sim->shape->op_count);
+    return run_step(sim, sim->executor.done + sim->shape->op_count, NEVER);
 }
 
 vp_status sim_run(const struct sim_task *task, struct sim_result *result, uint32_t *op)
