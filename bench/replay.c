@@ -27,6 +27,7 @@
 #include "base/env.h"
 #include "base/sample.h"
 #include "base/units.h"
+#include "pool/probe.h"
 
 enum {
     STEADY = 6,       /* steps of which the median is said */
@@ -142,6 +143,22 @@ static bool name_ops(void)
     return true;
 }
 
+/* The pool measures no links in a single thread: it is told what it would find. */
+static void order_refuges(const struct machine *machine)
+{
+    for (unsigned card = 0; card < replay.cards; card++) {
+        struct rate rates[VP_MAX_CARDS + 1] = {0};
+        for (unsigned i = 0; i <= machine->cards; i++) {
+            const struct machine_path *out = &machine->path[card][i];
+            unsigned place = i < machine->cards ? i : RATES_HOST;
+            rates[place] = (struct rate){out->gbps, machine->path[i][card].gbps};
+        }
+        pool_lock(replay.pool);
+        probe_order(replay.pool, card, rates);
+        pool_unlock(replay.pool);
+    }
+}
+
 static vp_status open_pool(void)
 {
     static struct machine machine;
@@ -174,6 +191,7 @@ static vp_status open_pool(void)
     if (driver.cuInit(0) != CUDA_SUCCESS) return VP_DRIVER;
     if (replay.native) return VP_OK;
     status = pool_open_stepped(&driver, &options, &replay_edge, &replay.pool);
+    if (status == VP_OK) order_refuges(&machine);
     return status;
 }
 

@@ -60,7 +60,7 @@ enum move_event {
 };
 
 enum {
-    MOVE_WAYS = 4, /* pairs of lanes of a card, at most: for as many near refuges at once */
+    MOVE_WAYS = 8, /* pairs of lanes of a card, at most: for as many near refuges at once */
     MOVE_LANES = 2 * MOVE_WAYS * VP_MAX_CARDS, /* see move_lane */
     MOVE_COPIES = 64, /* copies in flight in one lane; more are not queued */
     MOVE_WAITS = 8,   /* events one operation waits for on the device */

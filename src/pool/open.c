@@ -490,9 +490,11 @@ vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context)
 {
     assert(card < VP_MAX_CARDS);
     struct pool_lane in[MOVE_WAYS] = {0}, out[MOVE_WAYS] = {0};
-    uint32_t ways = pool->move.ways[card];
     bool digests = true;
     vp_status status = VP_OK;
+    pool_lock(pool);
+    uint32_t ways = pool->move.ways[card], kept = 0;
+    pool_unlock(pool);
     for (uint32_t way = 0; way < ways && status == VP_OK; way++) {
         status = make_lane(pool, &in[way]);
         if (status == VP_OK) status = make_lane(pool, &out[way]);
@@ -503,7 +505,10 @@ vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context)
     pool_lock(pool);
     bool first = status == VP_OK && !pool->context[card];
     if (first) {
-        for (uint32_t way = 0; way < ways; way++) {
+        uint32_t near = pool->move.near[card]; /* as measured now */
+        kept = near < 1 ? 1 : near < ways ? near : ways;
+        pool->move.ways[card] = kept;
+        for (uint32_t way = 0; way < kept; way++) {
             pool->lanes[move_lane(card, way, false)] = in[way];
             pool->lanes[move_lane(card, way, true)] = out[way];
         }
@@ -513,7 +518,7 @@ vp_status pool_attach(vp_pool *pool, unsigned card, CUcontext context)
         pool->move.attached |= 1u << card;
     }
     pool_unlock(pool);
-    for (uint32_t way = 0; way < ways && !first; way++) {
+    for (uint32_t way = kept; way < ways; way++) {
         destroy_lane(pool, &in[way]);
         destroy_lane(pool, &out[way]);
     }
