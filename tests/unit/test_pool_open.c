@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "emu/emu.h"
 #include "machine/machine.h"
-#include "pool/pool.h"
+#include "pool/internal.h"
 
 static struct driver driver;
 static struct machine machine;
@@ -79,6 +79,32 @@ static void a_reserve_is_at_most_a_sixth_of_the_card(void **state)
     }
 }
 
+/* Seven peers are as near as each other: what leaves goes to all at once. */
+static void a_card_has_a_way_to_each_of_its_near_peers(void **state)
+{
+    CUcontext context;
+    vp_options options;
+    vp_pool *pool;
+    vp_addr block;
+    emu_close();
+    assert_int_equal(machine_from_name("8x64M", &machine), VP_OK);
+    struct emu_options emu_options = {.machine = &machine, .seed = 1, .free_running = true};
+    assert_int_equal(emu_open(&emu_options), VP_OK);
+    emu_driver(&driver);
+    assert_int_equal(driver.cuInit(0), CUDA_SUCCESS);
+    assert_int_equal(driver.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(driver.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    vp_options_init(&options);
+    options.host_bytes = 64 * MIB;
+    assert_int_equal(pool_open(&driver, &options, &pool), VP_OK);
+    assert_int_equal(vp_alloc(pool, 0, MIB, &block), VP_OK);
+    pool_lock(pool);
+    assert_int_equal(pool->move.ways[0], pool->move.near[0]);
+    assert_int_equal(pool->move.ways[0], 7);
+    pool_unlock(pool);
+    vp_close(pool);
+}
+
 static void the_next_pool_records_into_a_file_of_its_own(void **state)
 {
     char folder[] = "/tmp/vrampool-test-XXXXXX", path[64], next[64];
@@ -134,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_chunk_is_a_power_of_two_of_pages),
         CASE(a_reserve_is_at_most_a_sixth_of_the_card),
+        CASE(a_card_has_a_way_to_each_of_its_near_peers),
         CASE(the_next_pool_records_into_a_file_of_its_own),
         CASE(without_nodes_the_plain_host_does),
     };
