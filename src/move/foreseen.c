@@ -21,14 +21,10 @@ enum {
     EARLY_OPS = 16,    /* who is used or leaves sooner is not copied early */
     CLEAN_PART = 12,   /* who leaves for nothing goes first if it is not used for so long */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
-    SOON_PART = 6,     /* rather than who is used so soon, one is waited for that is used */
-    LATE_PART = 2,     /* so late, */
-    WORTH_PAGES = 8,   /* unless copying him takes no longer */
     FREE_WAITS = 2000, /* looks in a row, some 0.1 s */
-    /* Room kept free of forecasts, for sizes that do not fit and for errors. What comes in leaves a
-     * part of the reserve: what is not at home when the links become the limit costs both of them
-     * the time of a copy. Beyond BEYOND_PART there is no swapping to and fro. */
-    IN_PART = 2,
+    /* Room kept free of forecasts, for sizes that do not fit and for errors, in reserves. What
+     * comes in leaves more of it than what goes out makes: no swapping to and fro. */
+    IN_RESERVES = 2,
     CLEAN_RESERVES = 3, /* room made at most by what leaves without a copy */
     SMALL_SOONER = 8,   /* who is small counts as used so many times as soon */
 };
@@ -86,9 +82,8 @@ static struct chunk *find_nearest(const struct move *move, unsigned card, enum s
 struct furthest {
     struct chunk *chunk;
     uint32_t ahead, rank;
-    /* Of others that would do once they are idle; without a chunk, of all of those. And of those of
-     * them that are used late. */
-    uint64_t busy_pages, late_pages;
+    /* Of others that would do once they are idle; without a chunk, of all of those. */
+    uint64_t busy_pages;
 };
 
 /* The higher, the better it leaves: by the next use, but the room that a small one gives costs more
@@ -136,8 +131,6 @@ static void consider(struct move *move, const struct outlook *outlook, enum whos
     if (!chunk) return;
     if (!policy_segment_is_idle(move, segment)) {
         furthest->busy_pages += pages;
-        if (ahead > foresight_length(&move->foresight, segment->card) / LATE_PART)
-            furthest->late_pages += pages;
         return;
     }
     furthest->chunk = chunk;
@@ -164,7 +157,7 @@ static struct furthest find_furthest(struct move *move, unsigned card, enum whos
     if (best)
         consider(move, best, whose, foresight_ahead_at(&move->foresight, card, best), &furthest);
     if (!best || furthest.chunk) return furthest;
-    furthest.busy_pages = furthest.late_pages = 0;
+    furthest.busy_pages = 0;
     for (uint32_t i = 0; i < outlooks->count; i++) { /* it cannot leave: which can? */
         const struct outlook *outlook = &outlooks->of[i];
         if (!may_leave(move, outlook, whose)) continue;
@@ -180,14 +173,14 @@ static uint64_t room_pages(const struct move *move, unsigned card)
     return frame_room_pages(move->frames, move->home[card]);
 }
 
-/* So many pages will do in a moment, once the operations that touched them are done: better than a
+/* What is dead will do in a moment, once the operations that touched it are done: better than a
  * copy out and in. Not for long: it may be that these operations wait for what this one is to do.
  */
-static bool waits_for_idle(struct move *move, unsigned card, uint64_t busy_pages)
+static bool waits_for_dead(struct move *move, unsigned card, uint64_t dying_pages)
 {
     uint64_t coming = room_pages(move, card) + move->coming_pages[move->home[card]];
-    if (coming + busy_pages < policy_wanted_pages(move, card)) return false;
-    return busy_pages && foreseen_may_wait(move, card);
+    if (coming + dying_pages < policy_wanted_pages(move, card)) return false;
+    return dying_pages && foreseen_may_wait(move, card);
 }
 
 bool foreseen_may_wait(struct move *move, unsigned card)
@@ -203,16 +196,6 @@ bool foreseen_is_tired(struct move *move, unsigned card)
     return *waits && *waits < FREE_WAITS && ++*waits == FREE_WAITS;
 }
 
-/* Whether the choice had better be made when others are idle: this one would be back in a moment.
- * So it is where an optimizer begins: what it has not got to is used soon, and the rest is in use.
- */
-static bool waits_for_late(struct move *move, unsigned card, const struct furthest *live)
-{
-    bool soon = live->ahead < foresight_length(&move->foresight, card) / SOON_PART;
-    return soon && live->chunk->pages >= WORTH_PAGES &&
-           waits_for_idle(move, card, live->late_pages);
-}
-
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action)
 {
     struct furthest dead = find_furthest(move, card, WHOSE_DEAD);
@@ -220,10 +203,9 @@ enum found foreseen_evict(struct move *move, unsigned card, struct move_action *
         move->free_waits[card] = 0;
         return policy_send_away(move, dead.chunk, action);
     }
-    if (waits_for_idle(move, card, dead.busy_pages)) return FOUND_BUSY;
+    if (waits_for_dead(move, card, dead.busy_pages)) return FOUND_BUSY;
     struct furthest live = find_furthest(move, card, WHOSE_CLEAN);
     if (!live.chunk) live = find_furthest(move, card, WHOSE_LIVE);
-    if (live.chunk && waits_for_late(move, card, &live)) return FOUND_BUSY;
     if (live.chunk) return policy_send_away(move, live.chunk, action);
     return dead.busy_pages || live.busy_pages ? FOUND_BUSY : FOUND_NOTHING;
 }
@@ -275,13 +257,10 @@ static bool bring_next(struct move *move, unsigned card, struct move_action *act
     if (!has_lane_in(move, card)) return false;
     struct chunk *nearest = find_nearest(move, card, STANDING_ABSENT, UINT32_MAX, &ahead);
     if (!nearest || !may_queue(&move->lanes[refuge_lane_in(move, nearest)])) return false;
-    uint64_t reserve = move_reserve_pages(move) / IN_PART, room = room_pages(move, card);
+    uint64_t reserve = IN_RESERVES * move_reserve_pages(move), room = room_pages(move, card);
     uint64_t need = nearest->pages + growth_pages(move, card, ahead) + reserve;
     if (need > room + move->segments->outlooks[card].dead_pages) return false;
-    if (nearest->pages > room) {
-        uint32_t close = move->ahead_ops / 2; /* there is room: others take over when it is born */
-        return drop_dead(move, card, ahead < close ? ahead : close, action);
-    }
+    if (nearest->pages > room) return drop_dead(move, card, ahead, action);
     return policy_map_home(move, nearest, action) == FOUND_ACTION;
 }
 

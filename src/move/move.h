@@ -327,7 +327,7 @@ static inline bool move_looks_ahead(const struct move *move)
     return move->policy == VP_POLICY_PLAN && foresight_sees(&move->foresight);
 }
 
-/* What going out leaves free; what comes in leaves half as much. */
+/* What going out leaves free; what comes in leaves twice as much. */
 static inline uint64_t move_reserve_pages(const struct move *move)
 {
     return move->reserve_pages ? move->reserve_pages
