@@ -5,7 +5,7 @@ usage: planted.py [--seeds N] [NAME...]
 
 Each bug is an edit that breaks one rule of what must never break (ARCHITECTURE.md). The copy lies
 in a temporary folder; only tests/sim is built in it. For each bug the seed that failed first and
-what it found are printed. Exit status: 0 if each was seen within N seeds (300), 1 if one was not,
+what it found are printed. Exit status: 0 if each was seen within N seeds (1500), 1 if one was not,
 2 if an edit does not fit the source any more."""
 import argparse
 import os
@@ -161,7 +161,7 @@ def is_seen(tree, name, seeds):
 
 def main():
     parser = argparse.ArgumentParser(usage="planted.py [--seeds N] [NAME...]")
-    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=1500)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BUGS))
     arguments = parser.parse_args()
     names = arguments.names or list(BUGS)
