@@ -15,6 +15,12 @@ static bool no(int why)
     return false;
 }
 
+/* Says nothing of the path: there may be descriptors and memory when it is written. */
+static bool is_passing(int why)
+{
+    return why == EMFILE || why == ENFILE || why == EINTR || why == ENOMEM;
+}
+
 /* Makes a file beside it, for a moment: permissions alone do not tell, as of a file system that
  * makes no files. Not the file itself, as another process may be about to write it. */
 static bool can_be_made(const char *path)
@@ -27,8 +33,8 @@ static bool can_be_made(const char *path)
     if (folder + sizeof name > sizeof beside) return no(ENAMETOOLONG);
     memcpy(beside, path, folder);
     memcpy(beside + folder, name, sizeof name);
-    int file = mkstemp(beside);
-    if (file < 0) return false;
+    int file = mkostemp(beside, O_CLOEXEC);
+    if (file < 0) return is_passing(errno);
     close(file);
     unlink(beside);
     return true;
@@ -43,5 +49,5 @@ bool path_can_be_written(const char *path)
     if (!S_ISREG(status.st_mode)) return access(path, W_OK) == 0;
     int file = open(path, O_WRONLY | O_CLOEXEC);
     if (file >= 0) close(file);
-    return file >= 0;
+    return file >= 0 || is_passing(errno);
 }

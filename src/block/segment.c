@@ -64,6 +64,7 @@ static struct segment *find_resting(struct segments *segments, unsigned card, ui
     list_each(node, shelf_of(segments, pages))
     {
         struct segment *segment = list_entry(node, struct segment, shelf);
+        if (segments->shuns_kept && segment->keepers) continue;
         if (segment->pages == pages && segment->card == card && at_rest(segment)) return segment;
     }
     return NULL;
@@ -93,8 +94,12 @@ static struct segment *new_range(struct segments *segments, uint64_t pages, vp_s
 
 static struct segment *find_bare(struct segments *segments, uint64_t pages)
 {
-    struct list *shelf = &segments->bare[log2_up(pages)];
-    return list_empty(shelf) ? NULL : list_entry(shelf->next, struct segment, shelf);
+    list_each(node, &segments->bare[log2_up(pages)])
+    {
+        struct segment *segment = list_entry(node, struct segment, shelf);
+        if (!segments->shuns_kept || !segment->keepers) return segment;
+    }
+    return NULL;
 }
 
 /* ---- outlooks ---- */

@@ -186,6 +186,7 @@ struct segments {
     uint64_t live_bytes, peak_bytes;     /* of live blocks, as asked for; */
     uint64_t peak_needed_pages;          /* of chunks in which something lived at the peak */
     uint32_t next_id;
+    bool shuns_kept;                /* for now: what keepers name is not taken */
     struct list age[VP_MAX_CARDS];  /* with a chunk at home, least recently used first; */
     struct list away[VP_MAX_CARDS]; /* without: who makes room at home need not pass these */
     struct outlooks outlooks[VP_MAX_CARDS];

@@ -185,15 +185,15 @@ static bool waits_for_dead(struct move *move, unsigned card, uint64_t dying_page
 
 bool foreseen_may_wait(struct move *move, unsigned card)
 {
-    if (move->free_waits[card] >= FREE_WAITS) return false;
-    move->free_waits[card]++;
-    return true;
+    return move->free_waits[card] < FREE_WAITS && ++move->free_waits[card] < FREE_WAITS;
 }
 
 bool foreseen_is_tired(struct move *move, unsigned card)
 {
     uint32_t *waits = &move->free_waits[card];
-    return *waits && *waits < FREE_WAITS && ++*waits == FREE_WAITS;
+    if (!*waits || *waits >= FREE_WAITS || ++*waits < FREE_WAITS) return false;
+    move->changes++; /* who may copy has to look again, whoever counted the last */
+    return true;
 }
 
 enum found foreseen_evict(struct move *move, unsigned card, struct move_action *action)

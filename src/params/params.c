@@ -190,9 +190,12 @@ static bool add_target(struct table *table, struct segment *target)
             table->to[i].generation = target->generation;
             return !same;
         }
-        if (table->to[i].segment->state != SEGMENT_LIVE) at = i;
+        /* Another than was looked at, or none: it makes way for what is found now. */
+        if (table->to[i].segment->generation != table->to[i].generation ||
+            table->to[i].segment->state != SEGMENT_LIVE)
+            at = i;
     }
-    if (table->count < TABLE_TARGETS) at = table->count++; /* else a dead one makes room */
+    if (at == TABLE_TARGETS && table->count < TABLE_TARGETS) at = table->count++;
     if (at == TABLE_TARGETS) {
         table->full = true;
         return true;

@@ -9,7 +9,7 @@
 #include "pool/promise.h"
 
 static const uint64_t relief_wait_ns = 50 * NS_PER_US, relief_wait_most_ns = NS_PER_S,
-                      quiesce_most_ns = 10 * NS_PER_S;
+                      bring_most_ns = 100 * NS_PER_MS, quiesce_most_ns = 10 * NS_PER_S;
 
 /* Bit i: place i is the card's home, or one where its chunks may go: where they are always mapped,
  * one where they can be used. */
@@ -147,7 +147,7 @@ static bool will_fit(vp_pool *pool, unsigned card, uint64_t pages)
 }
 
 /* A live segment, with a guard behind it; lock held, let go while the guard is mapped. */
-static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes,
+static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes, bool fresh,
                               struct segment **segment)
 {
     uint64_t pages = units_div_up(bytes, pool->page_bytes);
@@ -155,7 +155,9 @@ static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes,
         explain_refusal(pool, bytes);
         return VP_QUOTA;
     }
+    pool->segments.shuns_kept = fresh;
     vp_status status = segment_take(&pool->segments, card, bytes, segment);
+    pool->segments.shuns_kept = false;
     if (status != VP_OK) {
         log_error("out of memory: %s", vp_status_text(status));
         return status;
@@ -175,19 +177,20 @@ static vp_status take_segment(vp_pool *pool, unsigned card, uint64_t bytes,
 }
 
 static vp_status take_small(vp_pool *pool, unsigned card, unsigned class, uint64_t bytes,
-                            vp_addr *address)
+                            bool fresh, vp_addr *address, bool *kept)
 {
     struct slab *slab;
     *address = slab_take(&pool->slabs, card, class, bytes, &slab);
     if (!*address) {
         struct segment *segment;
-        vp_status status = take_segment(pool, card, pool->page_bytes, &segment);
+        vp_status status = take_segment(pool, card, pool->page_bytes, fresh, &segment);
         if (status != VP_OK) return status;
         slab = slab_add(&pool->slabs, segment, card, class, pool->page_bytes);
         if (!slab) {
             lay_to_rest(pool, segment);
             return VP_NO_HOST_MEMORY;
         }
+        *kept = segment->captured; /* else all of it is within reach already */
         segments_count_live(&pool->segments, -(int64_t)segment->live_bytes);
         segment->live_bytes = 0;
         *address = slab_take(&pool->slabs, card, class, bytes, &slab);
@@ -200,23 +203,25 @@ static vp_status take_small(vp_pool *pool, unsigned card, unsigned class, uint64
     return VP_OK;
 }
 
-/* *kept: something of the program's uses what lies at that address. */
-static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *address, bool *kept)
+/* *kept: something of the program's uses what lies at that address, and it has yet to be brought
+ * within reach. `fresh`: not at such an address. */
+static vp_status take(vp_pool *pool, unsigned card, uint64_t bytes, bool fresh, vp_addr *address,
+                      bool *kept)
 {
     pool_lock(pool);
     unsigned class = slab_class(bytes, pool->page_bytes);
     vp_status status;
     if (class < SLAB_CLASSES) {
-        status = take_small(pool, card, class, bytes, address);
+        status = take_small(pool, card, class, bytes, fresh, address, kept);
     } else {
         struct segment *segment;
-        status = take_segment(pool, card, bytes, &segment);
+        status = take_segment(pool, card, bytes, fresh, &segment);
         if (status == VP_OK) {
             *address = segment->base;
+            *kept = segment->captured;
             pool_block_lives(pool, segment->id, bytes);
         }
     }
-    *kept = status == VP_OK && segment_of(&pool->segments, *address)->captured;
     pool_unlock(pool);
     return status;
 }
@@ -261,6 +266,7 @@ static vp_status bring_kept(vp_pool *pool, vp_addr address)
     struct pool_op op;
     pool_op_begin(&op, pool, POOL_GRAPH, NULL, "an allocation that a graph uses");
     pool_op_touch(&op, address);
+    op.patience_ns = bring_most_ns; /* what it waits for may wait for this thread */
     CUresult result = pool_op_keep(&op, &op);
     pool_keeper_ends(pool, &op);
     return result == CUDA_SUCCESS ? VP_OK : VP_QUOTA;
@@ -281,11 +287,11 @@ vp_status vp_alloc(vp_pool *pool, unsigned card, uint64_t bytes, vp_addr *addres
         return VP_INVALID;
     bool kept = false;
     vp_status status = ensure_attached(pool, card);
-    if (status == VP_OK) status = take(pool, card, bytes, address, &kept);
+    if (status == VP_OK) status = take(pool, card, bytes, false, address, &kept);
     if (!kept) return status;
-    status = bring_kept(pool, *address);
-    if (status != VP_OK && vp_free(pool, *address) != VP_OK) assert(false);
-    return status;
+    if (bring_kept(pool, *address) == VP_OK) return VP_OK;
+    if (vp_free(pool, *address) != VP_OK) assert(false);
+    return take(pool, card, bytes, true, address, &kept);
 }
 
 CUresult pool_mem_alloc(vp_pool *pool, CUdeviceptr *address, size_t bytes)

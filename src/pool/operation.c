@@ -65,7 +65,7 @@ void pool_op_begin(struct pool_op *op, vp_pool *pool, enum pool_op_kind kind, CU
     op->host_count = 0;
     op->word_count = 0;
     op->has_ranges = op->keeps = false;
-    op->sequence = 0;
+    op->sequence = op->patience_ns = 0;
     op->vet = NULL;
     op->sample = NULL;
     op->unclear = op->overflown = op->verifying = false;
@@ -429,7 +429,7 @@ static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
     uint64_t began = pool_now_ns(pool), reported = 0, held = 0, since = began;
     enum move_cause cause = move_cause(&pool->move, &op->request), before = cause;
     pool_wake(pool); /* there is something to do */
-    while (*verdict == MOVE_HELD && !pool->lost) {
+    while (*verdict == MOVE_HELD && !pool->lost && !(op->patience_ns && held > op->patience_ns)) {
         cause = move_cause(&pool->move, &op->request);
         if (cause != before) {
             note_hold(op, before, since);
@@ -451,7 +451,7 @@ static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
     if (pool->move.counts.evictions) pool->sample = SAMPLE_SPILLING;
     if (*verdict != MOVE_HELD) return CUDA_SUCCESS;
     move_abandon(&pool->move, &op->request);
-    return pool->lost_with;
+    return pool->lost ? pool->lost_with : CUDA_ERROR_NOT_READY;
 }
 
 /* The event that tells of a wait's end; NULL when it has ended. Lock held. */

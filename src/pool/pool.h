@@ -46,6 +46,7 @@ struct pool_op {
     uint64_t tables;      /* state of the tables when it was looked what it touches */
     struct measure_sample *sample; /* where its time is taken, if it is */
     bool verifying;                /* holds the lock of verify mode */
+    uint64_t patience_ns;          /* how long it may be held; 0: until it can run */
     bool overflown;                /* more addresses than can be kept */
     struct pool_thread *thread;
     struct move_request request;

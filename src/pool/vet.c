@@ -259,7 +259,7 @@ void vet_queue(struct pool_op *op, CUresult result)
     pool_lock(pool);
     if (result == CUDA_SUCCESS && op->function) list_pieces(pool, op, slot, op->thread->scanned);
     pool_unlock(pool);
-    slot->function = op->function;
+    slot->function = result == CUDA_SUCCESS ? op->function : NULL; /* else it wrote nothing */
     slot->words = op->word_count;
     slot->staged = stage(pool, op, slot, op->thread->scanned) == CUDA_SUCCESS;
     CUresult recorded = record(pool, op, slot);

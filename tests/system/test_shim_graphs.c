@@ -307,6 +307,31 @@ static void what_comes_to_an_address_of_a_graph_is_found(void **state)
     if (!getenv("VRAMPOOL_VERIFY")) drive_out(0, 1); /* nobody keeps it any more */
 }
 
+/* The card may be waiting for this thread: then the block is given another address. */
+static void an_allocation_does_not_wait_for_the_card(void **state)
+{
+    only_without_verify();
+    CUdeviceptr gate;
+    void *word;
+    clear();
+    CUgraph graph = create();
+    add_kernel(graph, 0, 1);
+    CUgraphExec exec = instantiate(graph);
+    CALL(cuMemHostAlloc, (void **, size_t, unsigned), (&word, 4096, 2));
+    CALL(cuMemHostGetDevicePointer_v2, (CUdeviceptr *, void *, unsigned), (&gate, word, 0));
+    *(volatile uint32_t *)word = 0;
+    CALL(cuStreamWaitValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned), (stream, gate, 1, 0));
+    CALL(cuMemsetD8Async, (CUdeviceptr, unsigned, size_t, CUstream), (block[0], 1, 64, stream));
+    CALL(cuMemFreeAsync, (CUdeviceptr, CUstream), (block[0], stream));
+    CALL(cuMemAlloc_v2, (CUdeviceptr *, size_t), (&block[0], BLOCK_BYTES));
+    *(volatile uint32_t *)word = 1;
+    wait();
+    CALL(cuMemsetD8_v2, (CUdeviceptr, unsigned, size_t), (block[0], 9, BLOCK_BYTES));
+    assert_int_equal(word_of(0), 0x09090909);
+    end(exec, graph);
+    CALL(cuMemFreeHost, (void *), (word));
+}
+
 /* The driver looks whether what a copy or a memset names is mapped, in the call that says so. */
 static void nodes_may_name_memory_that_is_away(void **state)
 {
@@ -413,6 +438,7 @@ int main(void)
         cmocka_unit_test(work_before_a_capture_ends),
         cmocka_unit_test(what_a_graph_used_may_move_when_it_is_gone),
         cmocka_unit_test(what_comes_to_an_address_of_a_graph_is_found),
+        cmocka_unit_test(an_allocation_does_not_wait_for_the_card),
         cmocka_unit_test(nodes_may_name_memory_that_is_away),
         cmocka_unit_test(nodes_may_be_told_of_memory_that_is_away),
     };

@@ -117,6 +117,36 @@ static void a_table_leads_to_what_is_allocated_there_later(void **state)
     }
 }
 
+/* What the driver refused wrote nothing, so nothing was looked through. */
+static void a_refused_launch_was_not_looked_through(void **state)
+{
+    CUdeviceptr table = block[0], data = block[1] + 64;
+    clear();
+    for (unsigned i = 0; i < 8; i++) {
+        make_range(table, i, 1);
+        wait();
+    }
+    uint32_t count = NAMED;
+    uint64_t first = block[7], step = 256;
+    void *params[] = {&table, &first, &step, &count};
+    CUresult (*launch_it)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          unsigned, CUstream, void **, void **) = shim_function("cuLaunchKernel");
+    CUresult refused = launch_it(range, 1, 1, 1, 4096, 1, 1, 0, stream, params, NULL);
+    assert_int_not_equal(refused, CUDA_SUCCESS);
+    wait();
+    for (uint32_t i = 1; i <= 4; i++) {
+        make_range(table, data, 256);
+        press(2);
+        add_to(table, i);
+        wait();
+    }
+    for (unsigned i = 0; i < NAMED; i++) {
+        uint32_t word;
+        CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), (&word, data + 256 * i, 4));
+        assert_int_equal(word, 1 + 2 + 3 + 4);
+    }
+}
+
 static int start(void **state)
 {
     CUmodule module;
@@ -132,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_wrote_numbers_may_write_addresses),
         cmocka_unit_test(a_table_leads_to_what_is_allocated_there_later),
+        cmocka_unit_test(a_refused_launch_was_not_looked_through),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

@@ -280,6 +280,21 @@ static void the_dead_make_room_in_a_table(void **state)
     assert_false(holder->table->full);
 }
 
+/* In a program whose blocks are segments, written anew for each. */
+static void a_table_of_one_address_at_a_time_does_not_fill(void **state)
+{
+    struct segment *holder = take();
+    static struct segment *all[TABLE_TARGETS + 8];
+    for (unsigned i = 0; i < TABLE_TARGETS + 8; i++) all[i] = take();
+    for (unsigned i = 0; i < TABLE_TARGETS + 8; i++) {
+        vp_addr memory[] = {all[i]->base};
+        table_learn(&segments, holder, memory, sizeof memory);
+        segment_rest(&segments, all[i]);
+        assert_ptr_equal(take(), all[i]);
+    }
+    assert_int_equal(holder->table->count, 1);
+}
+
 static void copies_point_to_the_same(void **state)
 {
     struct segment *holder = take(), *copy = take(), *one = take(), *gone = take();
@@ -316,6 +331,7 @@ int main(void)
         CASE(a_target_that_comes_back_is_new),
         CASE(a_table_with_too_much_in_it_is_full),
         CASE(the_dead_make_room_in_a_table),
+        CASE(a_table_of_one_address_at_a_time_does_not_fill),
         CASE(copies_point_to_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
