@@ -6,9 +6,9 @@ everything, weights used in turn, two nets that train each other, a recurrent ne
 a cache that grows, large tables beside a small net, random programs, one that never repeats.
 
 Usage: plan_traces.py FOLDER"""
+import argparse
 import os
 import random
-import sys
 
 MIB = 1 << 20
 
@@ -525,4 +525,6 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description="Makes the traces that bench/plan.py compares.")
+    parser.add_argument("folder", metavar="FOLDER", help="where they go; made if it is not there")
+    main(parser.parse_args().folder)

@@ -5,41 +5,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "emu/emu_kernel.h"
-#include "shim/blocks.h"
+#include "shim/tables.h"
 #include "vrampool.h"
-
-enum { NAMED = 3 };
-
-/* ---- The kernel: adds a number to the word behind each address in a table ---- */
-
-static const char ptx[] =
-    ".version 6.4\n.target sm_75\n.address_size 64\n"
-    ".visible .entry pinned_add(.param .u64 table, .param .u32 count, .param .u32 number)\n"
-    "{\n  ret;\n}\n"; /* for real cards there is none: the test is for the emulator */
-
-void emu_kernel_pinned_add(struct emu_block *b);
-void emu_kernel_pinned_add(struct emu_block *b)
-{
-    uint64_t table = emu_param_u64(b, 0), first, last;
-    uint32_t count = emu_param_u32(b, 1), number = emu_param_u32(b, 2);
-    emu_threads(b, &first, &last);
-    if (last > count) last = count;
-    for (uint64_t i = first; i < last; i++) {
-        uint64_t at = emu_load_u64(b, table + 8 * i);
-        emu_store_u32(b, at, emu_load_u32(b, at) + number);
-    }
-}
-
-static void launch(CUdeviceptr table, uint32_t number)
-{
-    uint32_t count = NAMED;
-    void *params[] = {&table, &count, &number};
-    CALL(cuLaunchKernel,
-         (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-          CUstream, void **, void **),
-         (add, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
-}
 
 /* The words that the table `to` leads to; all others are 0. */
 static void check_words(uint32_t expected)
@@ -63,7 +30,7 @@ static void use(void *table)
     fill(table);
     for (uint32_t i = 1; i <= 4; i++) {
         press(NAMED);
-        launch((uintptr_t)table, i);
+        add_to((uintptr_t)table, i);
         wait();
     }
     check_words(1 + 2 + 3 + 4);
@@ -112,7 +79,7 @@ static void a_captured_launch_keeps_what_its_table_names(void **state)
     wait();
     fill(table);
     CALL(cuStreamBeginCapture_v2, (CUstream, int), (stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    launch((uintptr_t)table, 5);
+    add_to((uintptr_t)table, 5);
     CALL(cuStreamEndCapture, (CUstream, CUgraph *), (stream, &graph));
     CALL(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long),
          (&exec, graph, 0));
@@ -145,10 +112,7 @@ static void what_was_freed_is_not_read(void **state)
     void *gone[] = {table, own};
     for (unsigned i = 0; i < 2; i++) {
         void *params[] = {&gone[i], &none, &none};
-        CALL(cuLaunchKernel,
-             (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-              CUstream, void **, void **),
-             (add, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+        launch(add, params);
         wait();
     }
     use(other);
@@ -176,7 +140,7 @@ static void what_could_not_be_freed_is_known_still(void **state)
 
 static int start(void **state)
 {
-    start_with(ptx, "pinned_add");
+    start_with(TABLES_PTX, "tables_add");
     return 0;
 }
 

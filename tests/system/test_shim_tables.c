@@ -4,35 +4,15 @@
  * With and without verify mode. */
 #include <stdlib.h>
 
-#include "emu/emu_kernel.h"
-#include "shim/blocks.h"
+#include "shim/tables.h"
 #include "vrampool.h"
 
-enum { NAMED = 3 };
-
-/* ---- The kernels ---- */
+/* ---- The kernel that makes tables ---- */
 
 static const char ptx[] =
-    ".version 6.4\n.target sm_75\n.address_size 64\n"
-    ".visible .entry tables_add(.param .u64 table, .param .u32 count, .param .u32 number)\n"
-    "{\n  ret;\n}\n"
-    ".visible .entry tables_range(.param .u64 to, .param .u64 first, .param .u64 step,"
-    " .param .u32 count)\n"
-    "{\n  ret;\n}\n"; /* for real cards there is none: the test is for the emulator */
-
-/* Adds a number to the word behind each address in a table. */
-void emu_kernel_tables_add(struct emu_block *b);
-void emu_kernel_tables_add(struct emu_block *b)
-{
-    uint64_t table = emu_param_u64(b, 0), first, last;
-    uint32_t count = emu_param_u32(b, 1), number = emu_param_u32(b, 2);
-    emu_threads(b, &first, &last);
-    if (last > count) last = count;
-    for (uint64_t i = first; i < last; i++) {
-        uint64_t at = emu_load_u64(b, table + 8 * i);
-        emu_store_u32(b, at, emu_load_u32(b, at) + number);
-    }
-}
+    TABLES_PTX ".visible .entry tables_range(.param .u64 to, .param .u64 first, .param .u64 step,"
+               " .param .u32 count)\n"
+               "{\n  ret;\n}\n";
 
 /* Writes the numbers first, first + step and so on, whatever they mean. */
 void emu_kernel_tables_range(struct emu_block *b);
@@ -48,14 +28,6 @@ void emu_kernel_tables_range(struct emu_block *b)
 
 static CUfunction range;
 
-static void launch(CUfunction function, void **params)
-{
-    CALL(cuLaunchKernel,
-         (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-          CUstream, void **, void **),
-         (function, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
-}
-
 static void make_range(CUdeviceptr to, uint64_t first, uint64_t step)
 {
     uint32_t count = NAMED;
@@ -63,11 +35,35 @@ static void make_range(CUdeviceptr to, uint64_t first, uint64_t step)
     launch(range, params);
 }
 
-static void add_to(CUdeviceptr table, uint32_t number)
+/* Words at `data`, 256 bytes from each other. */
+static void check_words(CUdeviceptr data, uint32_t expected)
 {
-    uint32_t count = NAMED;
-    void *params[] = {&table, &count, &number};
-    launch(add, params);
+    for (unsigned i = 0; i < NAMED; i++) {
+        uint32_t word;
+        CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), (&word, data + 256 * i, 4));
+        assert_int_equal(word, expected);
+    }
+}
+
+/* What has made numbers alone so far. */
+static void make_numbers(CUdeviceptr to)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        make_range(to, i, 1);
+        wait();
+    }
+}
+
+/* Makes a table and uses it, while what it leads to is away. */
+static void make_and_use(CUdeviceptr table, CUdeviceptr data)
+{
+    for (uint32_t i = 1; i <= 4; i++) {
+        make_range(table, data, 256);
+        press(2);
+        add_to(table, i);
+        wait();
+    }
+    check_words(data, 1 + 2 + 3 + 4);
 }
 
 /* ---- Tests ---- */
@@ -75,23 +71,9 @@ static void add_to(CUdeviceptr table, uint32_t number)
 /* As a batched solver has it: the kernel that counts indices makes the table as well. */
 static void what_wrote_numbers_may_write_addresses(void **state)
 {
-    CUdeviceptr table = block[0], data = block[1] + 64;
     clear();
-    for (unsigned i = 0; i < 8; i++) {
-        make_range(table, i, 1);
-        wait();
-    }
-    for (uint32_t i = 1; i <= 4; i++) {
-        make_range(table, data, 256);
-        press(2);
-        add_to(table, i);
-        wait();
-    }
-    for (unsigned i = 0; i < NAMED; i++) {
-        uint32_t word;
-        CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), (&word, data + 256 * i, 4));
-        assert_int_equal(word, 1 + 2 + 3 + 4);
-    }
+    make_numbers(block[0]);
+    make_and_use(block[0], block[1] + 64);
 }
 
 /* Who keeps a table does not write it anew for a block at the same address. */
@@ -109,23 +91,16 @@ static void a_table_leads_to_what_is_allocated_there_later(void **state)
         press(2);
         add_to(table, i);
         wait();
-        for (unsigned k = 0; k < NAMED; k++) {
-            uint32_t word;
-            CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), (&word, data + 256 * k, 4));
-            assert_int_equal(word, i);
-        }
+        check_words(data, i);
     }
 }
 
 /* What the driver refused wrote nothing, so nothing was looked through. */
 static void a_refused_launch_was_not_looked_through(void **state)
 {
-    CUdeviceptr table = block[0], data = block[1] + 64;
+    CUdeviceptr table = block[0];
     clear();
-    for (unsigned i = 0; i < 8; i++) {
-        make_range(table, i, 1);
-        wait();
-    }
+    make_numbers(table);
     uint32_t count = NAMED;
     uint64_t first = block[7], step = 256;
     void *params[] = {&table, &first, &step, &count};
@@ -134,17 +109,7 @@ static void a_refused_launch_was_not_looked_through(void **state)
     CUresult refused = launch_it(range, 1, 1, 1, 4096, 1, 1, 0, stream, params, NULL);
     assert_int_not_equal(refused, CUDA_SUCCESS);
     wait();
-    for (uint32_t i = 1; i <= 4; i++) {
-        make_range(table, data, 256);
-        press(2);
-        add_to(table, i);
-        wait();
-    }
-    for (unsigned i = 0; i < NAMED; i++) {
-        uint32_t word;
-        CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), (&word, data + 256 * i, 4));
-        assert_int_equal(word, 1 + 2 + 3 + 4);
-    }
+    make_and_use(table, block[1] + 64);
 }
 
 static int start(void **state)

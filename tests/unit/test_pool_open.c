@@ -1,31 +1,14 @@
 /* Opening pools over the emulator: options that cannot be, and one pool after another. */
-#include "test.h"
+#include "pool_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
-#include "base/units.h"
-#include "emu/emu.h"
-#include "machine/machine.h"
-#include "pool/internal.h"
-
-static struct driver driver;
-static struct machine machine;
-
 static int begin(void **state)
 {
-    CUcontext context;
-    log_set_level(LOG_QUIET);
-    assert_int_equal(machine_from_name("1x64M", &machine), VP_OK);
-    struct emu_options options = {.machine = &machine, .seed = 1, .free_running = true};
-    assert_int_equal(emu_open(&options), VP_OK);
-    emu_driver(&driver);
-    assert_int_equal(driver.cuInit(0), CUDA_SUCCESS);
-    assert_int_equal(driver.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-    assert_int_equal(driver.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    play("1x64M");
     return 0;
 }
 
@@ -82,18 +65,11 @@ static void a_reserve_is_at_most_a_sixth_of_the_card(void **state)
 /* Seven peers are as near as each other: what leaves goes to all at once. */
 static void a_card_has_a_way_to_each_of_its_near_peers(void **state)
 {
-    CUcontext context;
     vp_options options;
     vp_pool *pool;
     vp_addr block;
     emu_close();
-    assert_int_equal(machine_from_name("8x64M", &machine), VP_OK);
-    struct emu_options emu_options = {.machine = &machine, .seed = 1, .free_running = true};
-    assert_int_equal(emu_open(&emu_options), VP_OK);
-    emu_driver(&driver);
-    assert_int_equal(driver.cuInit(0), CUDA_SUCCESS);
-    assert_int_equal(driver.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-    assert_int_equal(driver.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    play("8x64M");
     vp_options_init(&options);
     options.host_bytes = 64 * MIB;
     assert_int_equal(pool_open(&driver, &options, &pool), VP_OK);

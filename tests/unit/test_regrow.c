@@ -1,80 +1,20 @@
 /* What another program took of a card, and has given back, the pool may have again: slowly, and
  * only where there is plenty. One thread, and a clock that the test turns. */
-#include "test.h"
-
-#include <string.h>
-
-#include "base/log.h"
-#include "base/units.h"
-#include "emu/emu.h"
-#include "machine/machine.h"
-#include "pool/internal.h"
+#include "stepped_pool.h"
 
 enum { SHARE_MIB = 40, OTHERS_MIB = 44, STEP_MIB = 4 };
-
-static struct driver driver;
-static struct machine machine;
-static vp_pool *pool;
-static uint64_t now_ns;
-static struct pool_thread own;
-
-static void nothing(void *context) {}
-
-static void wait_for(void *context, uint64_t ns)
-{
-    now_ns += ns;
-}
-
-static uint64_t clock_of(void *context)
-{
-    return now_ns;
-}
-
-static uint64_t thread_of(void *context)
-{
-    return (uint64_t)(uintptr_t)&own;
-}
-
-static const struct pool_edge edge = {.locked = nothing,
-                                      .unlocked = nothing,
-                                      .wait = wait_for,
-                                      .now_ns = clock_of,
-                                      .thread = thread_of,
-                                      .wake = nothing,
-                                      .pause = nothing};
 
 static CUmemGenericAllocationHandle others;
 
 /* Another program has most of the card when the pool wants to fill its share. */
 static int begin(void **state)
 {
-    CUcontext context;
-    vp_options options;
     vp_addr block;
-    log_set_level(LOG_QUIET);
-    assert_int_equal(machine_from_name("1x64M", &machine), VP_OK);
-    struct emu_options emu_options = {.machine = &machine, .seed = 1, .free_running = true};
-    assert_int_equal(emu_open(&emu_options), VP_OK);
-    emu_driver(&driver);
-    assert_int_equal(driver.cuInit(0), CUDA_SUCCESS);
-    assert_int_equal(driver.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-    assert_int_equal(driver.cuCtxSetCurrent(context), CUDA_SUCCESS);
-    vp_options_init(&options);
-    options.host_bytes = 64 * MIB;
-    options.hbm_bytes = SHARE_MIB * MIB;
-    options.chunk_bytes = 2 * MIB;
-    own = (struct pool_thread){.id = 1};
-    assert_int_equal(pool_open_stepped(&driver, &options, &edge, &pool), VP_OK);
+    open_stepped(SHARE_MIB * MIB);
     CUmemAllocationProp prop = pool->place_prop[pool->move.home[0]];
     assert_int_equal(driver.cuMemCreate(&others, OTHERS_MIB * MIB, &prop, 0), CUDA_SUCCESS);
     assert_int_equal(vp_alloc(pool, 0, SHARE_MIB * MIB, &block), VP_OK);
-    struct pool_op op;
-    pool_op_begin(&op, pool, POOL_MEMSET, NULL, "cuMemsetD8Async");
-    pool_op_touch_range(&op, block, SHARE_MIB * MIB);
-    CUresult result = pool_op_enter(&op);
-    assert_int_equal(result, CUDA_SUCCESS);
-    result = driver.cuMemsetD8Async(block, 1, SHARE_MIB * MIB, NULL);
-    assert_int_equal(pool_op_leave(&op, result), CUDA_SUCCESS);
+    assert_int_equal(fill(block, SHARE_MIB * MIB), CUDA_SUCCESS);
     return 0;
 }
 
