@@ -105,9 +105,25 @@ static bool is_further(const struct furthest *furthest, const struct outlook *ou
  * is used soon), of all others that live, or of both. */
 enum whose { WHOSE_DEAD, WHOSE_CLEAN, WHOSE_CHANGED, WHOSE_LIVE };
 
+/* Whether it is expected to leave without a copy: it does so as a rule, or has not left yet since
+ * its backups were made while nearly all others do. (On an H200, a LoRA job's frozen weights that
+ * happened to stay at home were not known as such, and in each step activations left instead.) */
+static bool leaves_free(const struct move *move, const struct outlook *outlook)
+{
+    if (outlook->clean) return true;
+    const struct segment *segment = outlook->segment;
+    if (!backup_is_the_rule(move) || segment->doubt || segment->unchecked) return false;
+    if (!(outlook->has >> STANDING_LIVE & 1)) return false;
+    for (uint32_t i = 0; i < segment->chunk_count; i++) {
+        const struct chunk *chunk = &segment->chunks[i];
+        if (chunk->standing == STANDING_LIVE && !backup_tells(move, chunk)) return false;
+    }
+    return true;
+}
+
 static bool is_clean(const struct move *move, const struct outlook *outlook)
 {
-    if (!outlook->clean) return false;
+    if (!leaves_free(move, outlook)) return false;
     unsigned card = outlook->segment->card;
     uint32_t ahead = foresight_ahead_at(&move->foresight, card, outlook);
     return ahead > foresight_length(&move->foresight, card) / CLEAN_PART;
@@ -327,7 +343,7 @@ static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yield
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
         uint32_t ahead = foresight_ahead_at(foresight, card, outlook);
-        if (clean_yields && outlook->clean && !outlook->segment->captured) {
+        if (clean_yields && leaves_free(move, outlook) && !outlook->segment->captured) {
             if (find_chunk(outlook->segment, STANDING_LIVE, &pages)) yielding += pages;
         } else if (ahead <= last) {
             due[ahead] += outlook->absent_pages;
