@@ -88,9 +88,12 @@ static void set_allocator(void)
     for (unsigned i = 0; i < 2 && !set; i++) must_set(names[i], SPLIT_SETTING);
 }
 
-void program_prepare_pytorch(const struct install *install)
+void program_prepare_frameworks(const struct install *install)
 {
     set_allocator();
+    /* JAX would take three quarters of the whole pool, the host's memory too, as one block. */
+    static const char preallocate[] = "XLA_PYTHON_CLIENT_PREALLOCATE";
+    if (!getenv(preallocate)) must_set(preallocate, "false");
     if (!install->python[0]) return;
     must_set(env_name(ENV_PYTHON_DIR), install->python);
     const char *before = getenv("PYTHONPATH");

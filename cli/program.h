@@ -17,9 +17,9 @@ vp_status program_preload(const char *shim) VP_MUST_USE;
 #define PROGRAM_DEFAULT_HOST UINT64_MAX
 uint64_t program_emulate(struct machine *machine, uint64_t host_bytes, const char *emulator);
 
-/* What PyTorch needs: large tensors in segments of their own, and our hook on PYTHONPATH. What the
- * user set stays as it is. */
-void program_prepare_pytorch(const struct install *install);
+/* What PyTorch needs: large tensors in segments of their own, and our hook on PYTHONPATH; and what
+ * JAX does: no block of most of the pool. What the user set stays as it is. */
+void program_prepare_frameworks(const struct install *install);
 
 /* Replaces this process by the program, found along PATH. Returns only on failure, with the exit
  * status that a shell gives for it; the reason is on stderr. */

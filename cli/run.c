@@ -374,7 +374,7 @@ static int start(struct run *run, char **argv)
             emulate(run, &install);
         else
             check_host(run);
-        if (!run->value[ENV_NO_POOL]) program_prepare_pytorch(&install);
+        if (!run->value[ENV_NO_POOL]) program_prepare_frameworks(&install);
         if (!run->value[ENV_COMPUTE] && !env_get(ENV_COMPUTE) && starts_ranks(argv))
             run->value[ENV_COMPUTE] = ENV_RANKS;
     }

@@ -218,6 +218,11 @@ class Environment(unittest.TestCase):
         seen = seen_environment(PYTORCH_ALLOC_CONF="max_split_size_mb:64")
         self.assertEqual(seen["PYTORCH_ALLOC_CONF"], "max_split_size_mb:64")
 
+    def test_jax_does_not_take_the_pool_in_one_piece(self):
+        name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+        self.assertEqual(seen_environment()[name], "false")
+        self.assertEqual(seen_environment(**{name: "true"})[name], "true")
+
     def test_an_emulated_machine_comes_with_its_driver_and_host(self):
         seen = seen_environment("--emulate", "8x24M")
         self.assertEqual(seen["VRAMPOOL_DRIVER"], os.path.realpath(EMULATOR))
@@ -232,6 +237,7 @@ class Environment(unittest.TestCase):
         self.assertNotIn("LD_PRELOAD", seen)
         self.assertNotIn("PYTHONPATH", seen)
         self.assertNotIn("PYTORCH_ALLOC_CONF", seen)
+        self.assertNotIn("XLA_PYTHON_CLIENT_PREALLOCATE", seen)
         self.assertEqual(seen["VRAMPOOL"], "0")
         seen = seen_environment("--no-pool", "--emulate", "1x24M")
         self.assertEqual(seen["LD_PRELOAD"], os.path.realpath(SHIM))
