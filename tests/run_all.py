@@ -24,7 +24,7 @@ STAGES = {
     "plain": ({}, [], []),
     "asan": ({}, ["-Db_sanitize=address,undefined"], ["unit", "conformance", "sim", "stress"]),
     "tsan": ({}, ["-Db_sanitize=thread"], ["unit", "stress"]),
-    "clang": ({"CC": "clang"}, [], None),
+    "clang": ({"CC": "clang"}, ["-Doptimization=0"], None),
 }
 CMOCKA_CASE = re.compile(r"^\[\s+(OK|FAILED|SKIPPED)\s+\] (\w+)$", re.MULTILINE)
 # unittest on stderr: `Ran 21 tests`, `FAIL: name (…)`, `skipped=2`, and when verbose the reasons.
