@@ -19,7 +19,7 @@
 enum {
     IN_FLIGHT = 4,     /* copies in, queued at once: enough to keep the link busy */
     EARLY_OPS = 16,    /* who is used or leaves sooner is not copied early */
-    CLEAN_PART = 12,   /* who leaves for nothing goes first if it is not used for so long */
+    CLEAN_PART = 48,   /* who leaves for nothing goes first if it is not used for so long */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
     FREE_WAITS = 2000, /* looks in a row, some 0.1 s */
     /* Room kept free of forecasts, for sizes that do not fit and for errors, in reserves. What
