@@ -281,6 +281,22 @@ static bool can_reserve(const struct run *run)
     return false;
 }
 
+/* What writes last would overwrite the rest. */
+static bool files_are_apart(const struct run *run)
+{
+    static const int written[] = {ENV_RECORD, ENV_TIMELINE, ENV_REPORT};
+    static const char *const names[] = {"record", "timeline", "report"};
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned j = i + 1; j < 3; j++) {
+            const char *one = run->value[written[i]], *other = run->value[written[j]];
+            if (!one || !other || !path_is_same(one, other)) continue;
+            cli_fail(EXIT_USAGE, "run: --%s and --%s both write %s; give each a file of its own",
+                     names[i], names[j], other);
+            return false;
+        }
+    return true;
+}
+
 /* Options that make no sense together. */
 static bool is_consistent(const struct run *run)
 {
@@ -307,7 +323,7 @@ static bool is_consistent(const struct run *run)
                  run->value[ENV_LEND], run->value[ENV_COMPUTE] ? run->value[ENV_COMPUTE] : "0");
         return false;
     }
-    if (!can_reserve(run)) return false;
+    if (!can_reserve(run) || !files_are_apart(run)) return false;
     if (!run->value[ENV_EMULATE]) return true;
     uint32_t named = (run->compute_cards == UINT32_MAX ? 0 : run->compute_cards) |
                      (run->lend_cards == UINT32_MAX ? 0 : run->lend_cards);

@@ -51,3 +51,27 @@ bool path_can_be_written(const char *path)
     if (file >= 0) close(file);
     return file >= 0 || is_passing(errno);
 }
+
+/* Where a file that is not there would be made: its folder and its name. */
+static bool split(const char *path, struct stat *folder, const char **name)
+{
+    char text[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) + 1 : 0;
+    if (length + sizeof "." > sizeof text) return false;
+    memcpy(text, path, length);
+    memcpy(text + length, ".", sizeof ".");
+    *name = path + length;
+    return stat(text, folder) == 0;
+}
+
+bool path_is_same(const char *path, const char *other)
+{
+    struct stat a, b;
+    const char *a_name, *b_name;
+    bool a_there = stat(path, &a) == 0, b_there = stat(other, &b) == 0;
+    if (a_there != b_there) return false;
+    if (!a_there && (!split(path, &a, &a_name) || !split(other, &b, &b_name))) return false;
+    bool same = a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return same && (a_there ? S_ISREG(a.st_mode) : strcmp(a_name, b_name) == 0);
+}

@@ -1,4 +1,5 @@
-/* path: whether a file that is written at the end could be written, asked before anything starts.
+/* path: whether a file that is written at the end could be written, and whether it is another than
+ * the rest, asked before anything starts.
  *
  * Nothing that is there is changed, and nothing is left behind. */
 #ifndef BASE_PATH_H
@@ -8,5 +9,9 @@
 
 /* Whether the file can be opened to be written, or made. False: errno says why not. */
 bool path_can_be_written(const char *path);
+
+/* Whether both name one file, there already or still to be made. Devices and pipes are none: they
+ * take what several write. */
+bool path_is_same(const char *path, const char *other);
 
 #endif

@@ -93,6 +93,21 @@ class Mistakes(unittest.TestCase):
                      "--emulate", "8x24M", "--reserve", "5M")
         self.refused("--timeline needs the pool", "--no-pool", "--timeline", "t.json")
 
+    def test_one_file_is_not_written_by_two(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x")
+            self.refused(f"--record and --report both write {path}; give each a file of its own",
+                         "--record", path, "--report", path)
+            self.refused("--timeline and --report both write",
+                         "--report", path, "--timeline", os.path.join(folder, ".", "x"))
+            os.symlink(path, os.path.join(folder, "y"))
+            with open(path, "w", encoding="utf-8"):
+                pass
+            self.refused("--record and --timeline both write",
+                         "--record", os.path.join(folder, "y"), "--timeline", path)
+            done = vrampool("run", "--record", "/dev/null", "--report", "/dev/null", "--", "true")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_a_bad_machine_file_is_told_by_line_and_field(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "m.json")

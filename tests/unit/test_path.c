@@ -58,12 +58,40 @@ static void what_cannot_be_written_is_refused(void **state)
     assert_refused(in_folder(long_name), ENAMETOOLONG);
 }
 
+static void assert_same(bool same, const char *name, const char *other)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s", in_folder(name));
+    assert_int_equal(path_is_same(path, in_folder(other)), same);
+    assert_int_equal(path_is_same(in_folder(other), path), same);
+}
+
+static void one_file_is_known_by_all_its_names(void **state)
+{
+    assert_same(true, "new", "./new");
+    assert_same(false, "new", "newer");
+    close(open(in_folder("old"), O_RDWR | O_CREAT, 0600));
+    assert_same(false, "new", "old");
+    assert_same(true, "old", ".//old");
+    char old[512];
+    snprintf(old, sizeof old, "%s", in_folder("old"));
+    assert_int_equal(symlink("old", in_folder("soft")), 0);
+    assert_int_equal(link(old, in_folder("hard")), 0);
+    assert_same(true, "old", "soft");
+    assert_same(true, "soft", "hard");
+    unlink(in_folder("soft"));
+    unlink(in_folder("hard"));
+    unlink(in_folder("old"));
+    assert_false(path_is_same("/dev/null", "/dev/null"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_file_is_not_made),
         cmocka_unit_test(a_file_stays_as_it_is),
         cmocka_unit_test(what_cannot_be_written_is_refused),
+        cmocka_unit_test(one_file_is_known_by_all_its_names),
     };
     if (!mkdtemp(folder)) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
