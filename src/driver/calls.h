@@ -54,6 +54,7 @@
     X(REQUIRED, cuModuleUnload, (CUmodule module)) \
     X(REQUIRED, cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name)) \
     X(REQUIRED, cuLaunchKernel, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, void **extra)) \
+    X(OPTIONAL, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
     X(OPTIONAL, cuDeviceGetPCIBusId, (char *bus_id, int size, CUdevice device)) \
     X(OPTIONAL, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
     X(OPTIONAL, cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice to)) \

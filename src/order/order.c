@@ -25,8 +25,9 @@ static void reset(struct order_stream *stream, void *handle, uint64_t key, void 
     stream->handle = handle;
     stream->key = key;
     stream->context = context;
-    stream->ended = stream->capturing = false;
+    stream->ended = stream->bare = stream->capturing = false;
     stream->mark_wanted = false;
+    for (unsigned i = 0; i < ORDER_MARKS; i++) stream->marks[i].inherited = true;
     /* counts go on: uses noted of the stream that had the slot before stay done */
 }
 
@@ -35,7 +36,8 @@ unsigned order_find(struct order *order, void *handle, uint64_t key, void *conte
     unsigned reusable = ORDER_STREAMS;
     for (unsigned i = 0; i < order->count; i++) {
         struct order_stream *stream = order->stream[i];
-        if (stream->context != context) continue; /* its events are of no use in another */
+        bool same = stream->context == context; /* its events are of no use in another */
+        if (!same && !stream->bare) continue;
         if (!stream->ended && stream->handle == handle && stream->key == key) return i;
         if (stream->ended && is_finished(stream) && stream->mark_count == 0) reusable = i;
     }

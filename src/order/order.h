@@ -28,6 +28,8 @@ enum {
 
 struct order_mark {
     void *event;     /* the driver's; made by the caller at first use of the slot, kept with it */
+    void *context;   /* that the event was made in, */
+    bool inherited;  /* perhaps for a stream of another that had the slot before */
     uint64_t covers; /* operations up to this one */
     uint64_t clock;  /* of all streams, when that was so */
 };
@@ -41,6 +43,7 @@ struct order_stream {
                       it records a mark behind each of its operations */
     void *context; /* where its work runs; NULL: the handle alone says it */
     bool ended;    /* destroyed by the program; the slot goes when its work is done */
+    bool bare;     /* ended, and its events are gone with their context: anybody's slot */
     bool capturing;
     bool marking;             /* a mark is being recorded */
     _Atomic bool mark_wanted; /* somebody waits for a mark: who returns next records one */

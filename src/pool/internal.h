@@ -236,6 +236,9 @@ bool pool_fits(const vp_pool *pool, unsigned card, uint64_t pages);
 /* work.c: records a mark on a stream, in the current context. Lock not held; `marking` is set. */
 CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream stream);
 
+/* The context of a stream of the program's; NULL: the driver does not say. Lock not held. */
+CUcontext pool_stream_context(const vp_pool *pool, CUstream stream);
+
 /* The same for all work of a context, which is the current one afterwards. */
 void pool_drain_context(vp_pool *pool, CUcontext context);
 
@@ -346,6 +349,10 @@ void vet_queue(struct pool_op *op, CUresult result);
 
 /* Looks at what has arrived; lock held, let go in between. True when something was over. */
 bool vet_poll(vp_pool *pool);
+
+/* Waits for what is looked through by means of that context, and gives them back. Lock held, let go
+ * in between; nobody polls meanwhile. */
+void vet_context_ends(vp_pool *pool, CUcontext context);
 
 /* keep.c: segments that an object of the program's keeps where they are; lock held. */
 void keep_segment(vp_pool *pool, const void *owner, struct segment *segment);

@@ -343,6 +343,30 @@ void measure_poll(vp_pool *pool)
     }
 }
 
+/* Whose they are is not known: all are made anew at need, but those that are being recorded. */
+void measure_context_ends(vp_pool *pool)
+{
+    struct measure *measure = pool->measure;
+    if (!measure) return;
+    CUevent events[3 * SAMPLES + 1];
+    unsigned count = 0;
+    for (uint64_t i = measure->head; i < measure->head + SAMPLES; i++) {
+        struct measure_sample *sample = &measure->samples[i % SAMPLES];
+        uint32_t state = atomic_load_explicit(&sample->state, memory_order_acquire);
+        if (i < measure->tail && state == SAMPLE_TAKEN) continue;
+        atomic_store_explicit(&sample->state, SAMPLE_VOID, memory_order_relaxed);
+        events[count++] = sample->arrives;
+        events[count++] = sample->begins;
+        events[count++] = sample->ends;
+        sample->arrives = sample->begins = sample->ends = NULL;
+    }
+    events[count++] = measure->last.event;
+    measure->last.event = NULL;
+    pool_unlock(pool);
+    for (unsigned i = 0; i < count; i++) give_event(pool, events[i]);
+    pool_lock(pool);
+}
+
 enum in_place_verdict measure_in_place(const vp_pool *pool, const struct pool_op *op)
 {
     return pool->measure ? in_place_judge(&pool->measure->in_place, function_of(op))

@@ -82,6 +82,10 @@ void measure_ends(vp_pool *pool, struct measure_sample *sample, CUstream stream,
 /* Picks up what has come to pass; lock held, let go in between. One caller at a time. */
 void measure_poll(vp_pool *pool);
 
+/* A context of the program's is about to end, and its events with it. Lock held, let go in between;
+ * nobody polls meanwhile. */
+void measure_context_ends(vp_pool *pool);
+
 /* What using memory in place costs this function. Lock held. */
 enum in_place_verdict measure_in_place(const vp_pool *pool, const struct pool_op *op);
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "pool/measure.h"
 #include "pool/promise.h"
 
 static const uint64_t relief_wait_ns = 50 * NS_PER_US, relief_wait_most_ns = NS_PER_S,
@@ -437,21 +438,61 @@ void pool_stream_ends(vp_pool *pool, CUstream handle)
     pool_unlock(pool);
 }
 
+/* Whether the work of a stream is of that context, which has not ended yet; lock let go meanwhile
+ * where only the driver knows. */
+static bool is_within(vp_pool *pool, const struct order_stream *stream, CUcontext context, bool own)
+{
+    CUstream handle = (CUstream)stream->handle;
+    if (stream->context || !handle || own) return stream->context == context;
+    pool_unlock(pool);
+    CUcontext found = pool_stream_context(pool, handle);
+    pool_lock(pool);
+    return found == context && stream->handle == handle && !stream->ended;
+}
+
+/* The events of a context that is about to end: nobody may ask for them later. */
+static void give_marks(vp_pool *pool, struct order_stream *stream, CUcontext context)
+{
+    CUevent events[ORDER_MARKS];
+    unsigned count = 0;
+    for (unsigned i = 0; i < ORDER_MARKS; i++) {
+        struct order_mark *mark = &stream->marks[i];
+        if (!mark->event || mark->context != context) continue;
+        if (stream->mark_count)
+            order_all_done(stream); /* it is of that context, and ended before */
+        events[count++] = (CUevent)mark->event;
+        mark->event = NULL;
+    }
+    stream->bare = stream->bare || (stream->ended && stream->context == context);
+    pool_unlock(pool);
+    for (unsigned i = 0; i < count; i++) pool_give_event(pool, events[i]);
+    pool_lock(pool);
+}
+
 void pool_context_ends(vp_pool *pool, CUcontext context)
 {
     pool_lock(pool);
+    bool own = false; /* the mover's streams go with it */
+    for (unsigned card = 0; card < pool->cards; card++) own |= pool->context[card] == context;
+    while (!own && pool->polling) pool_wait(pool, 50 * NS_PER_US);
+    if (!own) pool->polling = true;
     for (unsigned slot = 0; slot < pool->order.count; slot++) {
         struct order_stream *stream = pool->order.stream[slot];
-        if (stream->context != context || stream->ended) continue;
-        settle(pool, stream);
-        order_all_done(stream);
-        order_end(&pool->order, slot);
-    }
-    for (unsigned card = 0; card < pool->cards; card++)
-        if (pool->context[card] == context) { /* the mover's streams go with it */
-            pool->lost = true;
-            pool->lost_with = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        if (!stream->ended && is_within(pool, stream, context, own)) {
+            settle(pool, stream);
+            order_all_done(stream);
+            order_end(&pool->order, slot);
         }
+        if (!own) give_marks(pool, stream, context);
+    }
+    if (own) {
+        pool->lost = true;
+        pool->lost_with = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    } else {
+        vet_context_ends(pool, context);
+        measure_context_ends(pool);
+        pool->polling = false;
+    }
     pool_unlock(pool);
 }
 

@@ -30,6 +30,7 @@ struct vet_slot {
     CUevent event;   /* kept, like the staging buffer, for the next; of this context */
     void *context;
     void *staging;
+    void *lender; /* the context that the staging buffer is of */
     struct param_function *function;
     bool staged;    /* the copies were queued; else what was written is not known */
     uint32_t words; /* that it named */
@@ -191,11 +192,13 @@ static void list_pieces(vp_pool *pool, const struct pool_op *op, struct vet_slot
 }
 
 static CUresult stage(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot,
-                      const vp_addr *starts)
+                      const vp_addr *starts, CUcontext context)
 {
     CUresult result = CUDA_SUCCESS;
-    if (slot->count && !slot->staging)
+    if (slot->count && !slot->staging) {
+        slot->lender = context;
         result = pool->driver->cuMemHostAlloc(&slot->staging, staging_bytes, 0);
+    }
     for (uint32_t i = 0; i < slot->count && result == CUDA_SUCCESS; i++) {
         const struct vet_piece *piece = &slot->pieces[i];
         result = pool->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)slot->staging + piece->offset,
@@ -239,9 +242,9 @@ static void finish(vp_pool *pool, struct vet_slot *slot)
     move_exclusive_over(&pool->move);
 }
 
-static CUresult record(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot)
+static CUresult record(vp_pool *pool, const struct pool_op *op, struct vet_slot *slot,
+                       CUcontext context)
 {
-    void *context = pool->order.stream[op->slot]->context;
     CUresult result = CUDA_SUCCESS;
     if (slot->event && slot->context != context) {
         pool_give_event(pool, slot->event);
@@ -261,8 +264,11 @@ void vet_queue(struct pool_op *op, CUresult result)
     pool_unlock(pool);
     slot->function = result == CUDA_SUCCESS ? op->function : NULL; /* else it wrote nothing */
     slot->words = op->word_count;
-    slot->staged = stage(pool, op, slot, op->thread->scanned) == CUDA_SUCCESS;
-    CUresult recorded = record(pool, op, slot);
+    CUcontext context = NULL;
+    CUresult recorded = pool_current_context(pool, &context);
+    slot->staged = recorded == CUDA_SUCCESS &&
+                   stage(pool, op, slot, op->thread->scanned, context) == CUDA_SUCCESS;
+    if (recorded == CUDA_SUCCESS) recorded = record(pool, op, slot, context);
     if (recorded != CUDA_SUCCESS) pool_drain_stream(pool, op->stream);
     pool_lock(pool);
     slot->queued = recorded == CUDA_SUCCESS;
@@ -281,4 +287,34 @@ bool vet_poll(vp_pool *pool)
         any = true;
     }
     return any;
+}
+
+static void clear(vp_pool *pool, struct vet_slot *slot, CUcontext context)
+{
+    CUevent event = slot->context == context ? slot->event : NULL;
+    void *staging = slot->lender == context ? slot->staging : NULL;
+    if (event) slot->event = NULL;
+    if (staging) slot->staging = NULL;
+    pool_unlock(pool);
+    if (event) pool_give_event(pool, event);
+    if (staging) pool_give_host(pool, staging);
+    pool_lock(pool);
+}
+
+void vet_context_ends(vp_pool *pool, CUcontext context)
+{
+    for (unsigned i = 0; i < VET_SLOTS; i++) {
+        struct vet_slot *slot = &pool->vet->slots[i];
+        bool concerned =
+            (slot->event && slot->context == context) || (slot->staging && slot->lender == context);
+        if (!concerned) continue;
+        if (slot->used && slot->queued) {
+            pool_unlock(pool);
+            CUresult done = pool->driver->cuEventSynchronize(slot->event);
+            pool_lock(pool);
+            if (done != CUDA_SUCCESS) slot->staged = false; /* what was written is not known */
+            finish(pool, slot);
+        }
+        if (!slot->used) clear(pool, slot, context);
+    }
 }

@@ -429,14 +429,22 @@ CUresult pool_record_mark(vp_pool *pool, struct order_mark *mark, CUstream strea
     const struct driver *driver = pool->driver;
     bool fresh = !mark->event;
     CUevent event = (CUevent)mark->event;
+    CUcontext context = NULL;
     CUresult result = CUDA_SUCCESS;
-    if (fresh) result = driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (fresh) result = pool_current_context(pool, &context);
+    if (fresh && result == CUDA_SUCCESS)
+        result = driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS) return result;
     result = driver->cuEventRecord(event, stream);
-    if (result == CUDA_SUCCESS)
+    bool strange = fresh || (mark->inherited && result == CUDA_ERROR_INVALID_HANDLE);
+    if (result == CUDA_SUCCESS) {
         mark->event = event;
-    else if (fresh) /* it may be of the wrong context for this stream: the next one tries anew */
+        if (fresh) mark->context = context;
+        mark->inherited = false;
+    } else if (strange) { /* perhaps of the wrong context for this stream: the next tries anew */
+        mark->event = NULL;
         pool_give_event(pool, event);
+    }
     return result;
 }
 
@@ -494,6 +502,24 @@ void pool_leave_context(vp_pool *pool, CUcontext context, CUcontext before)
                   driver_error_name(pool->driver, result));
 }
 
+CUcontext pool_stream_context(const vp_pool *pool, CUstream stream)
+{
+    CUcontext context = NULL;
+    if (!pool->driver->cuStreamGetCtx) return NULL;
+    return pool->driver->cuStreamGetCtx(stream, &context) == CUDA_SUCCESS ? context : NULL;
+}
+
+static CUresult record_mark_in(vp_pool *pool, struct order_mark *mark, CUstream stream,
+                               CUcontext context)
+{
+    CUcontext before;
+    CUresult result = pool_enter_context(pool, context, &before);
+    if (result != CUDA_SUCCESS) return result;
+    result = pool_record_mark(pool, mark, stream);
+    pool_leave_context(pool, context, before);
+    return result;
+}
+
 static void do_mark(vp_pool *pool, const struct move_action *action, struct move_result *result)
 {
     pool_lock(pool);
@@ -501,14 +527,15 @@ static void do_mark(vp_pool *pool, const struct move_action *action, struct move
     struct order_mark *mark = order_mark_next(stream);
     CUstream handle = (CUstream)stream->handle;
     CUcontext context = (CUcontext)stream->context; /* NULL: only one card computes */
-    if (!context) context = pool->context[__builtin_ctz(pool->computes)];
+    bool known = context != NULL;
+    if (!known) context = pool->context[__builtin_ctz(pool->computes)];
     pool_unlock(pool);
-    CUcontext before;
-    result->driver = pool_enter_context(pool, context, &before);
-    if (result->driver != CUDA_SUCCESS) return;
-    result->driver = pool_record_mark(pool, mark, handle);
+    result->driver = record_mark_in(pool, mark, handle, context);
+    if (result->driver == CUDA_ERROR_INVALID_HANDLE && !known) {
+        context = pool_stream_context(pool, handle); /* the program may have made another */
+        if (context) result->driver = record_mark_in(pool, mark, handle, context);
+    }
     result->ok = result->driver == CUDA_SUCCESS;
-    pool_leave_context(pool, context, before);
 }
 
 static void carry_out(vp_pool *pool, const struct move_action *action, struct move_result *result,
