@@ -7,6 +7,7 @@
 
 /* Exit statuses of our own; otherwise the status is that of the program we became. */
 enum {
+    EXIT_OUTPUT = 1,       /* what was to be printed could not be */
     EXIT_USAGE = 2,        /* the command line makes no sense; nothing was run */
     EXIT_CANNOT_RUN = 126, /* the program is there but cannot be run */
     EXIT_NOT_FOUND = 127,  /* no such program */

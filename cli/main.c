@@ -1,4 +1,6 @@
 /* The command: finds the subcommand and hands over. */
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +71,18 @@ static bool set_log_level(void)
     return true;
 }
 
+/* What was printed may be on its way still, or lost. */
+static int finish(int status)
+{
+    bool lost = ferror(stdout) != 0;
+    errno = EIO; /* of what was lost before nobody knows why */
+    if (fflush(stdout) == 0 && !lost) return status;
+    return cli_fail(status ? status : EXIT_OUTPUT,
+                    "what was to be printed could not be written: %s; make room, or write it "
+                    "elsewhere",
+                    strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
@@ -76,13 +90,13 @@ int main(int argc, char **argv)
         print_help(stderr);
         return EXIT_USAGE;
     }
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return print_help(stdout);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return finish(print_help(stdout));
     if (strcmp(name, "--version") == 0) {
         puts("vrampool " VP_VERSION);
-        return 0;
+        return finish(0);
     }
     const struct command *command = find_command(name);
     if (!command) return unknown_command(name);
     if (!set_log_level()) return EXIT_USAGE;
-    return command->run(argc - 1, argv + 1);
+    return finish(command->run(argc - 1, argv + 1));
 }

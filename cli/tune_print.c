@@ -137,7 +137,8 @@ void tune_print_json(const struct tune *tune)
                              (json_int_t)tune->peak_bytes, "tried", (int)tune->tried, "before",
                              result_json(&tune->before), "after", result_json(&tune->after),
                              "changed", tune_is_changed(tune), "command", command);
-    if (!root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0) abort();
+    if (!root) abort();
+    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(root);
 }

@@ -133,6 +133,20 @@ class Mistakes(unittest.TestCase):
         self.assertIn("Examples:", vrampool("run", "--help").stdout)
 
 
+class Output(unittest.TestCase):
+    def test_what_cannot_be_printed_is_told(self):
+        trace = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit",
+                             "finder_small.trace")
+        for words in (["--help"], ["--version"], ["run", "--help"], ["info", "--json"],
+                      ["topo", "--emulate", "2x24M"], ["sim", trace], ["sim", trace, "--json"],
+                      ["tune", trace, "--json"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([VRAMPOOL, *words], env=clean_environment(), stdout=full,
+                                      stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn("could not be written: No space left on device", done.stderr)
+
+
 class Programs(unittest.TestCase):
     def test_a_missing_program_is_127_an_unusable_one_126(self):
         done = vrampool("run", "--", "nonesuch-program")
