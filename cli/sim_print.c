@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/units.h"
+#include "json_text.h"
 #include "sim.h"
 
 enum { CURVE_POINTS = 200 };
@@ -259,18 +260,18 @@ void sim_print_json(const struct prediction *p)
         json_object_set_new(stalls, sim_stall_name((enum sim_stall)i),
                             json_real(seconds(r->stall_ns[i])));
     json_t *root = json_pack(
-        "{ss ss ss ss sb sf sf sf so sI sI sI sI sI sI sI sI sf sf so so so so so so}", "trace",
-        p->trace, "machine", p->job->machine->name, "policy", plan_policy_name(p->policy), "refuge",
-        cards_help(p) ? "cards" : "host", "repeats", p->job->repeats, "step_s", seconds(r->step_ns),
-        "in_hbm_s", seconds(r->in_hbm_ns), "stall_s", seconds(stall_ns(r)), "stalls_s", stalls,
-        "in_bytes", (json_int_t)r->in_bytes, "out_bytes", (json_int_t)r->out_bytes,
-        "in_place_bytes", (json_int_t)r->in_place_bytes, "peak_bytes", (json_int_t)p->peak_bytes,
-        "hbm_bytes", (json_int_t)p->job->limits.hbm_bytes, "hbm_used_peak_bytes",
-        (json_int_t)r->used_peak_bytes, "host_used_peak_bytes", (json_int_t)r->host_peak_bytes,
-        "chunk_bytes", (json_int_t)p->chunk_bytes, "in_busy_s", seconds(busiest_ns(p, true)),
-        "out_busy_s", seconds(busiest_ns(p, false)), "moves", moves(r), "steps_s", steps(r),
-        "hbm_use", curve(p), "refuges", refuges(p), "links", links(p), "translation",
-        translation(&p->translation));
+        "{so ss ss ss sb sf sf sf so sI sI sI sI sI sI sI sI sf sf so so so so so so}", "trace",
+        json_text(p->trace), "machine", p->job->machine->name, "policy",
+        plan_policy_name(p->policy), "refuge", cards_help(p) ? "cards" : "host", "repeats",
+        p->job->repeats, "step_s", seconds(r->step_ns), "in_hbm_s", seconds(r->in_hbm_ns),
+        "stall_s", seconds(stall_ns(r)), "stalls_s", stalls, "in_bytes", (json_int_t)r->in_bytes,
+        "out_bytes", (json_int_t)r->out_bytes, "in_place_bytes", (json_int_t)r->in_place_bytes,
+        "peak_bytes", (json_int_t)p->peak_bytes, "hbm_bytes", (json_int_t)p->job->limits.hbm_bytes,
+        "hbm_used_peak_bytes", (json_int_t)r->used_peak_bytes, "host_used_peak_bytes",
+        (json_int_t)r->host_peak_bytes, "chunk_bytes", (json_int_t)p->chunk_bytes, "in_busy_s",
+        seconds(busiest_ns(p, true)), "out_busy_s", seconds(busiest_ns(p, false)), "moves",
+        moves(r), "steps_s", steps(r), "hbm_use", curve(p), "refuges", refuges(p), "links",
+        links(p), "translation", translation(&p->translation));
     if (!root) abort();
     json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     putchar('\n');

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "json_text.h"
 #include "tune.h"
 
 static double seconds(uint64_t ns)
@@ -131,9 +132,9 @@ void tune_print_json(const struct tune *tune)
 {
     char command[COMMAND_BYTES];
     write_command(tune, command);
-    json_t *root = json_pack("{ss ss sb sI sI si so so sb ss}", "trace", tune->trace, "machine",
-                             tune->job->machine->name, "repeats", tune->job->repeats, "hbm_bytes",
-                             (json_int_t)tune->job->limits.hbm_bytes, "peak_bytes",
+    json_t *root = json_pack("{so ss sb sI sI si so so sb ss}", "trace", json_text(tune->trace),
+                             "machine", tune->job->machine->name, "repeats", tune->job->repeats,
+                             "hbm_bytes", (json_int_t)tune->job->limits.hbm_bytes, "peak_bytes",
                              (json_int_t)tune->peak_bytes, "tried", (int)tune->tried, "before",
                              result_json(&tune->before), "after", result_json(&tune->after),
                              "changed", tune_is_changed(tune), "command", command);

@@ -147,6 +147,19 @@ class Output(unittest.TestCase):
             self.assertIn("could not be written: No space left on device", done.stderr)
 
 
+    def test_a_file_may_have_any_name(self):
+        trace = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit",
+                             "finder_small.trace")
+        with tempfile.TemporaryDirectory() as folder:
+            name = os.path.join(os.fsencode(folder), b"a\xff.trace")
+            shutil.copyfile(trace, name)
+            for command in ("sim", "tune"):
+                done = vrampool(command, "--json", os.fsdecode(name))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(json.loads(done.stdout)["trace"],
+                                 os.path.join(folder, "a?.trace"))
+
+
 class Programs(unittest.TestCase):
     def test_a_missing_program_is_127_an_unusable_one_126(self):
         done = vrampool("run", "--", "nonesuch-program")
