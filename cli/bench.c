@@ -91,7 +91,7 @@ static bool read_request(int argc, char **argv, struct request *request, bool *h
         default: return false;
         }
     }
-    if (reader.next >= argc) return true;
+    if (reader.next >= argc) return cli_picture_is_apart("bench", request->svg, request->machine);
     cli_fail(EXIT_USAGE, "bench: `%s` is no option, and bench runs no program", argv[reader.next]);
     return false;
 }

@@ -5,6 +5,8 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include <stdbool.h>
+
 /* Exit statuses of our own; otherwise the status is that of the program we became. */
 enum {
     EXIT_OUTPUT = 1,       /* what was to be printed could not be */
@@ -29,5 +31,9 @@ int cli_topo(int argc, char **argv);
 
 /* Prints `vrampool: …` on stderr, whatever the log's level, and returns the status. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whether a picture would leave the file that is read alone, which is said if not. Either may be
+ * NULL, and `read` the name of no file. */
+bool cli_picture_is_apart(const char *command, const char *svg, const char *read);
 
 #endif

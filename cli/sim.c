@@ -194,5 +194,8 @@ int cli_sim(int argc, char **argv)
     case JOB_HELP: return print_help();
     case JOB_READ: break;
     }
+    if (!cli_picture_is_apart("sim", request.svg, request.job.trace) ||
+        !cli_picture_is_apart("sim", request.svg, request.job.machine))
+        return EXIT_USAGE;
     return simulate(&request);
 }

@@ -114,6 +114,8 @@ int cli_topo(int argc, char **argv)
     if (reader.next < argc)
         return cli_fail(EXIT_USAGE, "topo: `%s` is no option, and topo runs no program",
                         argv[reader.next]);
+    if (!cli_picture_is_apart("topo", svg, machine) || !cli_picture_is_apart("topo", svg, nccl))
+        return EXIT_USAGE;
     if (machine && !emulated_topo(machine, &topo)) return EXIT_USAGE;
     if (machine && nccl) return cli_fail(EXIT_USAGE, "topo: --emulate or --nccl, one of both");
     if (nccl && !topo_read_nccl(&topo, nccl)) return EXIT_USAGE;

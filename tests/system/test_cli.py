@@ -147,6 +147,24 @@ class Output(unittest.TestCase):
             self.assertIn("could not be written: No space left on device", done.stderr)
 
 
+    def test_a_picture_does_not_overwrite_what_is_read(self):
+        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+        with tempfile.TemporaryDirectory() as folder:
+            trace = shutil.copy(os.path.join(root, "tests", "unit", "finder_small.trace"), folder)
+            machine = shutil.copy(os.path.join(root, "machines", "h200.json"), folder)
+            for words, path in ((["sim", trace], trace),
+                                (["sim", trace, "--machine", machine], machine),
+                                (["topo", "--emulate", machine], machine),
+                                (["topo", "--nccl", machine], machine),
+                                (["bench", "--emulate", machine], machine)):
+                with open(path, "rb") as file:
+                    before = file.read()
+                done = vrampool(*words, "--svg", path)
+                self.assertEqual(done.returncode, 2, words)
+                self.assertIn("which is read; name another file", done.stderr)
+                with open(path, "rb") as file:
+                    self.assertEqual(file.read(), before)
+
     def test_a_file_may_have_any_name(self):
         trace = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit",
                              "finder_small.trace")
