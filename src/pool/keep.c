@@ -41,9 +41,32 @@ static struct pool_keeper *find_or_make(vp_pool *pool, const void *owner)
     return keeper;
 }
 
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t one = (uintptr_t) * (struct segment *const *)a;
+    uintptr_t other = (uintptr_t) * (struct segment *const *)b;
+    return (one > other) - (one < other);
+}
+
+/* Where several keep the same, each is listed again and again, as `kept_by` names the last. */
+static void take_out_twins(struct pool_keeper *keeper)
+{
+    size_t kept = 0;
+    if (keeper->count) qsort(keeper->keeps, keeper->count, sizeof *keeper->keeps, by_address);
+    for (size_t i = 0; i < keeper->count; i++) {
+        if (kept && keeper->keeps[kept - 1] == keeper->keeps[i])
+            keeper->keeps[i]->keepers--; /* the other counts on */
+        else
+            keeper->keeps[kept++] = keeper->keeps[i];
+    }
+    keeper->count = kept;
+}
+
 static bool has_room(struct pool_keeper *keeper)
 {
     if (keeper->count < keeper->room) return true;
+    take_out_twins(keeper);
+    if (keeper->count < keeper->room / 2) return true;
     size_t room = keeper->room ? 2 * keeper->room : 16;
     struct segment **keeps = realloc(keeper->keeps, room * sizeof *keeps);
     if (!keeps) return false;
