@@ -387,24 +387,23 @@ static CUresult cuGraphAddChildGraphNode_wrap(CUgraphNode *node, CUgraph graph,
     return result;
 }
 
-/* Launches under way end as they would have: what they use is idle once they have. */
-static CUresult cuGraphExecDestroy_wrap(CUgraphExec exec)
-{
-    CUresult result = SHIM_REAL(cuGraphExecDestroy, (CUgraphExec))(exec);
-    vp_pool *pool = shim_pool();
-    if (pool && result == CUDA_SUCCESS) pool_keeper_ends(pool, exec);
-    return result;
-}
-
-static CUresult cuGraphDestroy_wrap(CUgraph graph)
-{
-    CUresult result = SHIM_REAL(cuGraphDestroy, (CUgraph))(graph);
-    if (result != CUDA_SUCCESS) return result;
-    vp_pool *pool = shim_pool();
-    if (pool) pool_keeper_ends(pool, graph);
-    forget_conditionals(graph);
-    return result;
-}
+/* When the driver's call is over, another thread may have been given the same handle already: what
+ * the old one kept is the call's by then. Launches under way end as they would have: what they use
+ * is idle once they have. */
+#define ENDS(symbol, type, before)                                                                 \
+    static CUresult symbol##_wrap(type object)                                                     \
+    {                                                                                              \
+        vp_pool *pool = shim_pool();                                                               \
+        before;                                                                                    \
+        if (pool) pool_keeper_moves(pool, &pool, object);                                          \
+        CUresult result = SHIM_REAL(symbol, (type))(object);                                       \
+        if (pool && result != CUDA_SUCCESS) pool_keeper_moves(pool, object, &pool);                \
+        if (pool && result == CUDA_SUCCESS) pool_keeper_ends(pool, &pool);                         \
+        return result;                                                                             \
+    }
+ENDS(cuGraphExecDestroy, CUgraphExec, (void)0)
+/* Of conditional nodes that are forgotten and live on, all memory is kept. */
+ENDS(cuGraphDestroy, CUgraph, forget_conditionals(object))
 
 /* clang-format off */
 const struct shim_wrap shim_graph_wraps[] = {

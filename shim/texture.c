@@ -44,11 +44,14 @@ static CUresult cuTexObjectCreate_wrap(uint64_t *object, const struct abi_resour
     return result;
 }
 
+/* The driver may give its number to another at once. */
 static CUresult cuTexObjectDestroy_wrap(uint64_t object)
 {
+    vp_pool *pool = shim_pool();
+    if (pool) pool_keeper_moves(pool, &pool, object_owner(object));
     CUresult result = SHIM_REAL(cuTexObjectDestroy, (uint64_t))(object);
-    vp_pool *pool = result == CUDA_SUCCESS ? shim_pool() : NULL;
-    if (pool) pool_keeper_ends(pool, object_owner(object));
+    if (pool && result != CUDA_SUCCESS) pool_keeper_moves(pool, object_owner(object), &pool);
+    if (pool && result == CUDA_SUCCESS) pool_keeper_ends(pool, &pool);
     return result;
 }
 

@@ -137,6 +137,19 @@ void pool_keeper_copies(vp_pool *pool, const void *to, const void *from)
     pool_unlock(pool);
 }
 
+void pool_keeper_moves(vp_pool *pool, const void *to, const void *from)
+{
+    pool_lock(pool);
+    struct pool_keeper *keeper = find_keeper(pool, from);
+    if (keeper && !find_keeper(pool, to)) {
+        keeper->owner = to;
+    } else {
+        keep_copies(pool, to, from);
+        keep_ends(pool, from);
+    }
+    pool_unlock(pool);
+}
+
 bool pool_keeper_exists(vp_pool *pool, const void *owner)
 {
     pool_lock(pool);

@@ -119,8 +119,9 @@ void pool_relief_ends(vp_pool *pool, struct pool_relief *relief, bool helped);
  * POOL_GRAPH operation. Errors as of pool_op_enter. */
 CUresult pool_op_keep(struct pool_op *op, const void *owner);
 
-/* `to` keeps what `from` keeps, too. An owner keeps something; an owner ends. */
+/* `to` keeps what `from` keeps, too; in its place. An owner keeps something; an owner ends. */
 void pool_keeper_copies(vp_pool *pool, const void *to, const void *from);
+void pool_keeper_moves(vp_pool *pool, const void *to, const void *from);
 bool pool_keeper_exists(vp_pool *pool, const void *owner);
 void pool_keeper_ends(vp_pool *pool, const void *owner);
 

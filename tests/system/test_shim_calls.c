@@ -165,6 +165,19 @@ static void nodes_have_what_they_name_in_their_call(void **state)
     assert_int_equal(the_recorder()->calls, calls);
 }
 
+/* Another thread may get the handle as soon as the driver has it back: what it keeps by it is not
+ * touched then. */
+static void what_ends_lets_go_of_its_handle_before(void **state)
+{
+    CHECK(cuGraphExecDestroy, (void *), ((void *)0x93), "keep-moves:call:93 keep-ends:call ");
+    CHECK(cuGraphDestroy, (void *), ((void *)0x91), "keep-moves:call:91 keep-ends:call ");
+    the_recorder()->fail_symbol = (int)SHIM_cuGraphExecDestroy;
+    the_recorder()->fail_result = 4242;
+    assert_int_equal(CALL(cuGraphExecDestroy, (void *), ((void *)0x93)), 4242);
+    the_recorder()->fail_symbol = -1;
+    check_log("keep-moves:call:93 keep-moves:93:call ");
+}
+
 static void a_refused_operation_does_not_reach_the_driver(void **state)
 {
     unsigned calls = the_recorder()->calls;
@@ -461,6 +474,7 @@ int main(void)
         CASE(launches_touch_their_parameters),
         CASE(unseen_parameters_may_touch_anything),
         CASE(nodes_have_what_they_name_in_their_call),
+        CASE(what_ends_lets_go_of_its_handle_before),
         CASE(a_refused_operation_does_not_reach_the_driver),
         CASE(the_drivers_error_is_the_programs),
         CASE(copies_touch_both_ends),

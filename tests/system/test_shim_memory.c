@@ -342,8 +342,12 @@ static void textures_keep_what_they_view(void **state)
     check_log("graph stream=0 cuTexObjectCreate touch:P+40 keep:call keep-copies:7e:call "
               "keep-ends:call ");
     assert_int_equal(CALL(cuTexObjectDestroy, (uint64_t), (object)), CUDA_SUCCESS);
-    check_log("keep-ends:7e ");
-    CHECK_DRIVERS(cuTexObjectDestroy, (uint64_t), (object)); /* it lives on */
+    check_log("keep-moves:call:7e keep-ends:call ");
+    the_recorder()->fail_symbol = (int)SHIM_cuTexObjectDestroy;
+    the_recorder()->fail_result = 4242;
+    assert_int_equal(CALL(cuTexObjectDestroy, (uint64_t), (object)), 4242);
+    the_recorder()->fail_symbol = -1;
+    check_log("keep-moves:call:7e keep-moves:7e:call "); /* it lives on */
 
     what.address = NOT_POOL;
     CHECK_DRIVERS(cuTexObjectCreate, TEXTURE_TYPES, (&object, &what, NULL, NULL));

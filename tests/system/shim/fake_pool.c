@@ -211,6 +211,11 @@ void pool_keeper_copies(vp_pool *pool, const void *to, const void *from)
     say("keep-copies:%s:%s", owner_name(to), owner_name(from));
 }
 
+void pool_keeper_moves(vp_pool *pool, const void *to, const void *from)
+{
+    say("keep-moves:%s:%s", owner_name(to), owner_name(from));
+}
+
 bool pool_keeper_exists(vp_pool *pool, const void *owner)
 {
     return true;
