@@ -18,11 +18,6 @@ static bool may_help(const struct move *move, const struct chunk *chunk)
     return (move->digests >> segment->card & 1) && !segment->unchecked && !segment->captured;
 }
 
-bool backup_is_the_rule(const struct move *move)
-{
-    return move->trust == TRUST_MOST;
-}
-
 bool backup_is_worth(struct move *move, const struct chunk *chunk)
 {
     if (!may_help(move, chunk)) return false;

@@ -19,7 +19,7 @@
 enum {
     IN_FLIGHT = 4,     /* copies in, queued at once: enough to keep the link busy */
     EARLY_OPS = 16,    /* who is used or leaves sooner is not copied early */
-    CLEAN_PART = 48,   /* who leaves for nothing goes first if it is not used for so long */
+    CLEAN_PART = 12,   /* who leaves for nothing goes first if it is not used for so long */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
     FREE_WAITS = 2000, /* looks in a row, some 0.1 s */
     /* Room kept free of forecasts, for sizes that do not fit and for errors, in reserves. What
@@ -105,25 +105,9 @@ static bool is_further(const struct furthest *furthest, const struct outlook *ou
  * is used soon), of all others that live, or of both. */
 enum whose { WHOSE_DEAD, WHOSE_CLEAN, WHOSE_CHANGED, WHOSE_LIVE };
 
-/* Whether it is expected to leave without a copy: it does so as a rule, or has not left yet since
- * its backups were made while nearly all others do. (On an H200, a LoRA job's frozen weights that
- * happened to stay at home were not known as such, and in each step activations left instead.) */
-static bool leaves_free(const struct move *move, const struct outlook *outlook)
-{
-    if (outlook->clean) return true;
-    const struct segment *segment = outlook->segment;
-    if (!backup_is_the_rule(move) || segment->doubt || segment->unchecked) return false;
-    if (!(outlook->has >> STANDING_LIVE & 1)) return false;
-    for (uint32_t i = 0; i < segment->chunk_count; i++) {
-        const struct chunk *chunk = &segment->chunks[i];
-        if (chunk->standing == STANDING_LIVE && !backup_tells(move, chunk)) return false;
-    }
-    return true;
-}
-
 static bool is_clean(const struct move *move, const struct outlook *outlook)
 {
-    if (!leaves_free(move, outlook)) return false;
+    if (!outlook->clean) return false;
     unsigned card = outlook->segment->card;
     uint32_t ahead = foresight_ahead_at(&move->foresight, card, outlook);
     return ahead > foresight_length(&move->foresight, card) / CLEAN_PART;
@@ -343,7 +327,7 @@ static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yield
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
         uint32_t ahead = foresight_ahead_at(foresight, card, outlook);
-        if (clean_yields && leaves_free(move, outlook) && !outlook->segment->captured) {
+        if (clean_yields && outlook->clean && !outlook->segment->captured) {
             if (find_chunk(outlook->segment, STANDING_LIVE, &pages)) yielding += pages;
         } else if (ahead <= last) {
             due[ahead] += outlook->absent_pages;

@@ -139,35 +139,6 @@ static void what_was_copied_once_more_is_clean_no_more(void **state)
     assert_ptr_equal(who_leaves(), later);
 }
 
-/* It has come home and has not left since, and so has a backup; of `checks` others nothing had
- * changed. */
-static struct segment *leaves_beside_backup(unsigned checks, struct segment **fetched)
-{
-    move.digests = 1;
-    struct segment *later = take(CHUNK), *others[2] = {take(CHUNK), take(CHUNK)};
-    *fetched = take(CHUNK);
-    run(*fetched);
-    for (unsigned i = 0; i < 2; i++) run(others[i]);
-    assert_int_equal(state_of(*fetched), CHUNK_ABSENT);
-    learn(*fetched, later);
-    assert_true(backup_tells(&move, (*fetched)->chunks));
-    for (unsigned i = 0; i < checks; i++) backup_note(&move, others[0]->chunks, true);
-    assert_int_equal(backup_is_the_rule(&move), checks == 16);
-    return who_leaves();
-}
-
-static void what_has_a_backup_goes_first_where_all_others_leave_unchanged(void **state)
-{
-    struct segment *fetched, *leaves = leaves_beside_backup(16, &fetched);
-    assert_ptr_equal(leaves, fetched);
-}
-
-static void but_not_where_some_have_changed(void **state)
-{
-    struct segment *fetched, *leaves = leaves_beside_backup(15, &fetched);
-    assert_ptr_not_equal(leaves, fetched);
-}
-
 static void of_those_not_used_again_the_older_leaves(void **state)
 {
     struct segment *small = take(CHUNK / SEGMENT_SMALL_PART), *large = take(CHUNK);
@@ -338,8 +309,6 @@ int main(void)
         FORETOLD(what_leaves_without_a_copy_goes_first),
         FORETOLD(but_not_where_it_is_used_soon),
         FORETOLD(what_was_copied_once_more_is_clean_no_more),
-        FORETOLD(what_has_a_backup_goes_first_where_all_others_leave_unchanged),
-        FORETOLD(but_not_where_some_have_changed),
         FORETOLD(of_those_not_used_again_the_older_leaves),
         TWO(room_that_the_card_will_need_is_kept),
         TWO(room_that_another_card_will_need_is_not_kept),
