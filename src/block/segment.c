@@ -149,7 +149,8 @@ static void count_standings(struct segments *segments, struct segment *segment)
 /* What the next owner keeps there may be written. */
 static void forget_clean(struct segments *segments, struct segment *segment)
 {
-    for (uint32_t i = 0; i < segment->chunk_count; i++) segment->chunks[i].free_leaves = 0;
+    for (uint32_t i = 0; i < segment->chunk_count; i++)
+        segment->chunks[i].free_leaves = segment->chunks[i].paid_leaves = 0;
     segment->clean_chunks = 0;
     segment_outlook(segments, segment)->clean = false;
 }

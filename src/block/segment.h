@@ -74,6 +74,7 @@ struct chunk {
     uint16_t pages;
     uint16_t pins;       /* operations that assemble what they need, it among that */
     uint8_t free_leaves; /* so many in a row cost no copy, nor an early one */
+    uint8_t paid_leaves; /* so many in a row did */
     uint8_t lane;
     uint8_t state;    /* enum chunk_state; changed by move alone */
     uint8_t standing; /* enum standing, as it was counted */

@@ -18,6 +18,11 @@ static bool may_help(const struct move *move, const struct chunk *chunk)
     return (move->digests >> segment->card & 1) && !segment->unchecked && !segment->captured;
 }
 
+bool backup_is_the_rule(const struct move *move)
+{
+    return move->trust == TRUST_MOST;
+}
+
 bool backup_is_worth(struct move *move, const struct chunk *chunk)
 {
     if (!may_help(move, chunk)) return false;
@@ -87,6 +92,10 @@ void backup_note_leave(struct move *move, struct chunk *chunk, bool free)
         chunk->free_leaves = 0;
     else if (!was_clean)
         chunk->free_leaves++;
+    if (free)
+        chunk->paid_leaves = 0;
+    else if (chunk->paid_leaves < UINT8_MAX)
+        chunk->paid_leaves++;
     bool clean = chunk->free_leaves == FREE_LEAVES;
     if (clean && !was_clean) segment->clean_chunks++;
     if (was_clean && !clean) segment->clean_chunks--;

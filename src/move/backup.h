@@ -28,6 +28,9 @@ static inline bool backup_is_likely(const struct move *move, const struct segmen
     return segment->proven || (move->trust > 0 && !segment->doubt);
 }
 
+/* Whether nearly all that was checked of late was found as it came. */
+bool backup_is_the_rule(const struct move *move);
+
 /* Whether the digest of the chunk's backup is of what lives in the chunk now. */
 static inline bool backup_tells(const struct move *move, const struct chunk *chunk)
 {

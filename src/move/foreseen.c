@@ -19,7 +19,8 @@
 enum {
     IN_FLIGHT = 4,     /* copies in, queued at once: enough to keep the link busy */
     EARLY_OPS = 16,    /* who is used or leaves sooner is not copied early */
-    CLEAN_PART = 12,   /* who leaves for nothing goes first if it is not used for so long */
+    CLEAN_PART = 24,   /* who leaves for nothing goes first if it is not used for so long */
+    PAID_LEAVES = 3,   /* copied out more often than that in a row: it is written in each step */
     BEYOND_PART = 6,   /* who leaves is used that part of a period after room runs short */
     FREE_WAITS = 2000, /* looks in a row, some 0.1 s */
     /* Room kept free of forecasts, for sizes that do not fit and for errors, in reserves. What
@@ -105,9 +106,23 @@ static bool is_further(const struct furthest *furthest, const struct outlook *ou
  * is used soon), of all others that live, or of both. */
 enum whose { WHOSE_DEAD, WHOSE_CLEAN, WHOSE_CHANGED, WHOSE_LIVE };
 
+/* Whether it is expected to leave without a copy: it does so as a rule; or nearly all others do,
+ * and it has left too seldom to tell. That costs a copy at most, after which it is known. (On an
+ * H200, a LoRA job's frozen weights that stayed at home were not known as such, and activations
+ * with a later use were copied out in their stead, in each step.) */
+static bool leaves_free(const struct move *move, const struct outlook *outlook)
+{
+    const struct segment *segment = outlook->segment;
+    if (outlook->clean) return true;
+    if (!backup_is_the_rule(move) || segment->doubt || segment->unchecked) return false;
+    for (uint32_t i = 0; i < segment->chunk_count; i++)
+        if (segment->chunks[i].paid_leaves > PAID_LEAVES) return false;
+    return true;
+}
+
 static bool is_clean(const struct move *move, const struct outlook *outlook)
 {
-    if (!outlook->clean) return false;
+    if (!leaves_free(move, outlook)) return false;
     unsigned card = outlook->segment->card;
     uint32_t ahead = foresight_ahead_at(&move->foresight, card, outlook);
     return ahead > foresight_length(&move->foresight, card) / CLEAN_PART;
@@ -327,7 +342,7 @@ static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yield
     for (uint32_t i = 0; i < outlooks->count; i++) {
         const struct outlook *outlook = &outlooks->of[i];
         uint32_t ahead = foresight_ahead_at(foresight, card, outlook);
-        if (clean_yields && outlook->clean && !outlook->segment->captured) {
+        if (clean_yields && leaves_free(move, outlook) && !outlook->segment->captured) {
             if (find_chunk(outlook->segment, STANDING_LIVE, &pages)) yielding += pages;
         } else if (ahead <= last) {
             due[ahead] += outlook->absent_pages;

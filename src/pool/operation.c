@@ -448,7 +448,8 @@ static CUresult hold(struct pool_op *op, enum move_verdict *verdict)
     }
     note_hold(op, cause, since);
     pool->holds++;
-    if (pool->move.counts.evictions) pool->sample = SAMPLE_SPILLING;
+    /* A job that just fits sends nothing away, but maps what is dead anew again and again. */
+    if (pool->move.counts.evictions || pool->move.counts.drops) pool->sample = SAMPLE_SPILLING;
     if (*verdict != MOVE_HELD) return CUDA_SUCCESS;
     move_abandon(&pool->move, &op->request);
     return pool->lost ? pool->lost_with : CUDA_ERROR_NOT_READY;
@@ -568,7 +569,7 @@ static bool may_be_far(const struct pool_op *op)
 static void show(struct pool_op *op)
 {
     const struct move_counts *counts = &op->pool->move.counts;
-    if (counts->evictions || counts->in_place) foresee_op(op->pool, op);
+    if (counts->evictions || counts->drops || counts->in_place) foresee_op(op->pool, op);
 }
 
 /* Decides under the lock; collects the events to wait for. */

@@ -126,7 +126,7 @@ static void but_not_where_it_is_used_soon(void **state)
     struct segment *clean = take(CHUNK), *later = take(CHUNK);
     learn(clean, later);
     make_clean(clean);
-    pass_until(FIRST_USE - 2, clean, later);
+    pass_until(FIRST_USE, clean, later);
     assert_ptr_equal(who_leaves(), later);
 }
 
@@ -137,6 +137,32 @@ static void what_was_copied_once_more_is_clean_no_more(void **state)
     make_clean(written);
     backup_note_leave(&move, written->chunks, false);
     assert_ptr_equal(who_leaves(), later);
+}
+
+/* `sooner` was copied out so often in a row; of that many others nothing had changed of late. */
+static bool sooner_leaves(unsigned copies, unsigned checks)
+{
+    struct segment *sooner = take(CHUNK), *later = take(CHUNK), *other = take(CHUNK);
+    learn(sooner, later);
+    for (unsigned i = 0; i < copies; i++) backup_note_leave(&move, sooner->chunks, false);
+    for (unsigned i = 0; i < 4; i++) backup_note_leave(&move, later->chunks, false);
+    for (unsigned i = 0; i < checks; i++) backup_note(&move, other->chunks, true);
+    return who_leaves() == sooner;
+}
+
+static void who_hardly_left_goes_first_where_all_others_leave_unchanged(void **state)
+{
+    assert_true(sooner_leaves(3, 16));
+}
+
+static void but_not_where_some_have_changed(void **state)
+{
+    assert_false(sooner_leaves(3, 15));
+}
+
+static void nor_what_is_copied_each_time(void **state)
+{
+    assert_false(sooner_leaves(4, 16));
 }
 
 static void of_those_not_used_again_the_older_leaves(void **state)
@@ -309,6 +335,9 @@ int main(void)
         FORETOLD(what_leaves_without_a_copy_goes_first),
         FORETOLD(but_not_where_it_is_used_soon),
         FORETOLD(what_was_copied_once_more_is_clean_no_more),
+        FORETOLD(who_hardly_left_goes_first_where_all_others_leave_unchanged),
+        FORETOLD(but_not_where_some_have_changed),
+        FORETOLD(nor_what_is_copied_each_time),
         FORETOLD(of_those_not_used_again_the_older_leaves),
         TWO(room_that_the_card_will_need_is_kept),
         TWO(room_that_another_card_will_need_is_not_kept),
