@@ -229,14 +229,10 @@ enum found foreseen_evict(struct move *move, unsigned card, struct move_action *
 static uint64_t growth_pages(const struct move *move, unsigned card, uint32_t ahead)
 {
     const struct foresight *foresight = &move->foresight;
-    struct foresight_walk walk = foresight_walk_begin(foresight, card);
-    uint32_t length = foresight_length(foresight, card), last = ahead < length ? ahead : length;
-    uint64_t now = move->segments->needed_pages[card], most = now;
-    for (uint32_t i = 1; i <= last; i++) {
-        uint64_t needed = foresight_walk_on(&walk);
-        if (needed > most) most = needed;
-    }
-    return most - now;
+    uint32_t length = foresight_length(foresight, card);
+    uint64_t now = move->segments->needed_pages[card];
+    uint64_t most = foresight_most_needed(foresight, card, ahead < length ? ahead : length);
+    return most > now ? most - now : 0;
 }
 
 /* Gives up the frame of what is dead, unless it is used again before `ahead`. */
@@ -351,10 +347,19 @@ static uint32_t find_frontier(struct move *move, unsigned card, bool clean_yield
     int64_t room = (int64_t)(room_pages(move, card) + outlooks->dead_pages + yielding +
                              move->coming_pages[home] + move->frames->place[home].parked_pages);
     room -= (int64_t)move_reserve_pages(move);
-    int64_t now = (int64_t)move->segments->needed_pages[card];
+    room += (int64_t)move->segments->needed_pages[card];
     for (uint32_t i = 1; i <= last; i++) {
+        const struct foresight_stretch *stretch = foresight_walk_stretch(&walk, last - i + 1);
+        uint32_t coming = 0;
+        for (uint32_t k = 0; stretch && k < stretch->op_count; k++) coming += due[i + k];
+        if (stretch && room - coming >= (int64_t)stretch->most - 1) { /* at each of these */
+            foresight_walk_over(&walk);
+            room -= coming;
+            i += stretch->op_count - 1;
+            continue;
+        }
         room -= due[i];
-        if (room < (int64_t)foresight_walk_on(&walk) - now) return i;
+        if (room < (int64_t)foresight_walk_on(&walk)) return i;
     }
     return UINT32_MAX;
 }
@@ -413,12 +418,8 @@ static bool early_copies_pay(const struct move *move, unsigned card)
 {
     const struct foresight *foresight = &move->foresight;
     if (!foresight_is_calm(foresight)) return false;
-    struct foresight_walk walk = foresight_walk_begin(foresight, card);
-    uint64_t most = 0;
-    for (uint32_t i = foresight_length(foresight, card); i > 0; i--) {
-        uint64_t needed = foresight_walk_on(&walk);
-        if (needed > most) most = needed;
-    }
+    uint32_t length = foresight_length(foresight, card);
+    uint64_t most = foresight_most_needed(foresight, card, length);
     uint64_t clean = clean_pages(move, card);
     uint64_t capacity = move->frames->place[move->home[card]].capacity_pages;
     return most > clean && 3 * (most - clean) >= 5 * capacity;

@@ -15,7 +15,10 @@ vp_status foresight_create(struct foresight *foresight, const struct segments *s
 static void forget(struct foresight_period *period)
 {
     free(period->ops);
-    for (unsigned card = 0; card < VP_MAX_CARDS; card++) free(period->cards[card].needed);
+    for (unsigned card = 0; card < VP_MAX_CARDS; card++) {
+        free(period->cards[card].needed);
+        free(period->cards[card].stretches);
+    }
     memset(period, 0, sizeof *period);
 }
 
@@ -235,27 +238,56 @@ static void pass(struct foresight *foresight, uint32_t cards)
     for (uint32_t left = cards; left; left &= left - 1) foresight->clocks[__builtin_ctz(left)]++;
 }
 
+/* False: no memory. */
+static bool make_row(struct foresight_card *card, uint32_t op_count)
+{
+    if (card->needed) return true;
+    uint32_t count = (op_count + FORESIGHT_STRETCH - 1) / FORESIGHT_STRETCH;
+    card->needed = calloc(op_count, sizeof *card->needed);
+    card->stretches = calloc(count, sizeof *card->stretches);
+    if (card->needed && card->stretches) return true;
+    free(card->needed);
+    free(card->stretches);
+    card->needed = NULL;
+    card->stretches = NULL;
+    return false;
+}
+
+static void set_needed(const struct foresight_period *period, struct foresight_card *card,
+                       uint32_t at, uint32_t needed)
+{
+    struct foresight_stretch *stretch = &card->stretches[at / FORESIGHT_STRETCH];
+    uint32_t before = card->needed[at];
+    card->needed[at] = needed;
+    uint32_t more = needed != 0, less = before != 0;
+    card->op_count += more - less;
+    stretch->op_count += more - less;
+    if (needed >= stretch->most || before < stretch->most) {
+        if (needed > stretch->most) stretch->most = needed;
+        return;
+    }
+    uint32_t first = at - at % FORESIGHT_STRETCH, end = first + FORESIGHT_STRETCH;
+    stretch->most = 0; /* the largest has become less: which is it now? */
+    for (uint32_t i = first; i < end && i < period->op_count; i++)
+        if (card->needed[i] > stretch->most) stretch->most = card->needed[i];
+}
+
 /* Enters operation `at` with the cards it belongs to. Most programs use one: a card's row is made
  * with its first operation. Without memory for it nothing is foretold of the card's room. */
 static void note_cards(struct foresight_period *period, uint32_t at, uint32_t cards,
                        const uint64_t *needed_pages)
 {
     struct foresight_op *op = &period->ops[at];
-    for (uint32_t left = op->cards & ~cards; left; left &= left - 1) {
-        struct foresight_card *card = &period->cards[__builtin_ctz(left)];
-        card->needed[at] = 0;
-        card->op_count--;
-    }
+    for (uint32_t left = op->cards & ~cards; left; left &= left - 1)
+        set_needed(period, &period->cards[__builtin_ctz(left)], at, 0);
     for (uint32_t left = cards; left; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         struct foresight_card *card = &period->cards[i];
-        if (!card->needed) card->needed = calloc(period->op_count, sizeof *card->needed);
-        if (!card->needed) {
+        if (!make_row(card, period->op_count)) {
             cards &= ~(1u << i);
             continue;
         }
-        card->op_count += card->needed[at] == 0;
-        card->needed[at] = (uint32_t)needed_pages[i] + 1;
+        set_needed(period, card, at, (uint32_t)needed_pages[i] + 1);
         card->at = at;
     }
     op->cards = (uint16_t)cards;

@@ -19,8 +19,9 @@ enum {
     FORESIGHT_PERIODS = 4,
     FORESIGHT_TOUCHES = 1 << 21, /* of all periods together, this turn's and the last one's */
     FORESIGHT_OPS = 1 << 17,     /* of one period */
-    FORESIGHT_NEAR = 8,          /* operations ahead that an unknown one may be */
-    FORESIGHT_STRAYS = 32,       /* unknown operations after which nothing is foretold any more */
+    FORESIGHT_STRETCH = 64,
+    FORESIGHT_NEAR = 8,    /* operations ahead that an unknown one may be */
+    FORESIGHT_STRAYS = 32, /* unknown operations after which nothing is foretold any more */
 };
 
 struct move_touch {
@@ -44,13 +45,21 @@ struct foresight_op {
     uint16_t cards;        /* bit i: it is one of card i's operations */
 };
 
+/* So many operations of a period in a row that whoever looks ahead need not look at each of them.
+ */
+struct foresight_stretch {
+    uint32_t most;     /* of their entries in foresight_card.needed */
+    uint32_t op_count; /* that are the card's */
+};
+
 /* What a period is to a card: those of its operations that touch what is the card's, or nothing. */
 struct foresight_card {
     /* Of each operation, if any is the card's: when it was entered, pages of the card's chunks in
      * which something lived, and 1; 0: it is not the card's. */
     uint32_t *needed;
-    uint32_t op_count; /* that are the card's */
-    uint32_t at;       /* of them the one entered last */
+    struct foresight_stretch *stretches; /* of FORESIGHT_STRETCH operations each */
+    uint32_t op_count;                   /* that are the card's */
+    uint32_t at;                         /* of them the one entered last */
 };
 
 struct foresight_period {
@@ -128,7 +137,7 @@ static inline uint32_t foresight_length(const struct foresight *foresight, unsig
 
 /* Over the card's operations ahead, as many as there are in a period. */
 struct foresight_walk {
-    const uint32_t *needed;
+    const struct foresight_card *card;
     uint32_t op, op_count;
 };
 
@@ -136,17 +145,57 @@ static inline struct foresight_walk foresight_walk_begin(const struct foresight 
                                                          unsigned card)
 {
     const struct foresight_period *period = foresight->following;
-    return (struct foresight_walk){period->cards[card].needed, period->cards[card].at,
-                                   period->op_count};
+    return (struct foresight_walk){&period->cards[card], period->cards[card].at, period->op_count};
+}
+
+/* The operation of the period behind the walk's. */
+static inline uint32_t foresight_walk_next(const struct foresight_walk *walk)
+{
+    return walk->op + 1 < walk->op_count ? walk->op + 1 : 0;
 }
 
 /* On to the next one, of which there is one: pages of the card's chunks in which something lives
  * then. */
 static inline uint64_t foresight_walk_on(struct foresight_walk *walk)
 {
-    do walk->op = walk->op + 1 < walk->op_count ? walk->op + 1 : 0;
-    while (!walk->needed[walk->op]);
-    return walk->needed[walk->op] - 1;
+    do walk->op = foresight_walk_next(walk);
+    while (!walk->card->needed[walk->op]);
+    return walk->card->needed[walk->op] - 1;
+}
+
+/* The stretch that begins with the next operation, if that has one of the card's and `most` of them
+ * at most; NULL: none does. */
+static inline const struct foresight_stretch *
+foresight_walk_stretch(const struct foresight_walk *walk, uint32_t most)
+{
+    uint32_t next = foresight_walk_next(walk);
+    if (next % FORESIGHT_STRETCH) return NULL;
+    const struct foresight_stretch *stretch = &walk->card->stretches[next / FORESIGHT_STRETCH];
+    return stretch->op_count && stretch->op_count <= most ? stretch : NULL;
+}
+
+/* On to the last operation of that stretch. */
+static inline void foresight_walk_over(struct foresight_walk *walk)
+{
+    uint32_t end = foresight_walk_next(walk) + FORESIGHT_STRETCH;
+    walk->op = (end < walk->op_count ? end : walk->op_count) - 1;
+}
+
+/* Most pages of the card's chunks in which something lives at one of the card's next `ops`
+ * operations, of which there are so many in a period. */
+static inline uint64_t foresight_most_needed(const struct foresight *foresight, unsigned card,
+                                             uint32_t ops)
+{
+    struct foresight_walk walk = foresight_walk_begin(foresight, card);
+    uint64_t most = 0;
+    while (ops > 0) {
+        const struct foresight_stretch *stretch = foresight_walk_stretch(&walk, ops);
+        uint64_t needed = stretch ? stretch->most - 1 : foresight_walk_on(&walk);
+        if (stretch) foresight_walk_over(&walk);
+        ops -= stretch ? stretch->op_count : 1;
+        if (needed > most) most = needed;
+    }
+    return most;
 }
 
 #endif

@@ -233,6 +233,17 @@ static bool asks(const vp_pool *pool)
     return pool->move.policy == VP_POLICY_PLAN || pool->move.policy == VP_POLICY_DEMAND;
 }
 
+/* A step starts: on the timeline, the one before it ends. */
+static void note_step(vp_pool *pool)
+{
+    struct foresee *foresee = pool->foresee;
+    if (foresee->step_ns)
+        timeline_add(pool, (struct timeline_span){.name = "step",
+                                                  .row = TIMELINE_STEPS,
+                                                  .began_ns = foresee->step_ns});
+    foresee->step_ns = timeline_now(pool);
+}
+
 void foresee_op(vp_pool *pool, struct pool_op *op)
 {
     if (pool->options.verify) return; /* nothing may be mapped ahead there */
@@ -253,12 +264,7 @@ void foresee_op(vp_pool *pool, struct pool_op *op)
     bool follows = place.match == FINDER_MATCHED || place.match == FINDER_TOUCHES;
     uint32_t length = follows ? length_of(foresee, place.period) : 0;
     if (length) foresee->length = length;
-    if (pool->timeline && length && place.op == 0) {
-        timeline_add(pool, (struct timeline_span){.name = "step",
-                                                  .row = TIMELINE_STEPS,
-                                                  .began_ns = foresee->step_ns});
-        foresee->step_ns = timeline_now(pool);
-    }
+    if (pool->timeline && length && place.op == 0) note_step(pool);
     measure_op(op, &place, length);
     if (!asks(pool)) return;
     foresight_note(&pool->move.foresight, length ? place.period : 0, length, place.op,

@@ -26,7 +26,9 @@ enum {
     SAMPLE_SPILLING = 8,
     POOL_MOVERS = 2 + MOVE_WAYS,
     POOL_PIECES = 2, /* of a copy out, queued at once at most */
-    AGE_GRAIN = 16,  /* operations that count as one moment when ages are compared */
+    POOL_LOCK_LOOKS = 300,
+    POOL_LOCK_PAUSES = 4, /* between two looks */
+    AGE_GRAIN = 16,       /* operations that count as one moment when ages are compared */
 };
 
 /* Ratios from 1 in tenths; the last holds all above. */
@@ -189,12 +191,30 @@ struct vp_pool {
     _Atomic uint64_t granted_ns;   /* when that was done last; 0: never */
 };
 
+/* Lets the other thread of the core go first. */
+static inline void pool_relax(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Who finds the lock taken looks again for some 20 to 50 us before it sleeps: it is not held for
+ * longer, as a rule, and being woken takes as long again, which a program that is bound by its
+ * launches feels. */
 static inline void pool_lock(vp_pool *pool)
 {
-    if (!pool->edge)
-        pthread_mutex_lock(&pool->lock);
-    else
+    if (pool->edge) {
         pool->edge->locked(pool->edge->context);
+        return;
+    }
+    for (unsigned look = 0; look < POOL_LOCK_LOOKS; look++) {
+        if (pthread_mutex_trylock(&pool->lock) == 0) return;
+        for (unsigned i = 0; i < POOL_LOCK_PAUSES; i++) pool_relax();
+    }
+    pthread_mutex_lock(&pool->lock);
 }
 
 static inline void pool_unlock(vp_pool *pool)

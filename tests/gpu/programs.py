@@ -26,6 +26,7 @@ SHARE = 0.6
 SHARES = {"saved": 0.4}  # less than its file has
 ALONE = ("crowded",)  # takes the whole card: pressure.py runs it
 LORA_OUT = 0.05
+STEPS = {"lora": 40}  # of which four come before the step is known
 HOST = "12G"
 SCRIPT = job.__file__
 # The most important first, and what compiles long early enough to end in time.
@@ -48,6 +49,8 @@ def run_once(bench, name, pool=None, env=None):
     options = [name, "--turn", os.path.join(bench.scratch, "turn")]
     if bench.options.device == "cpu":
         options += ["--device", "cpu", "--small", "--steps", "4"]
+    elif name in STEPS:
+        options += ["--steps", str(STEPS[name])]
     env = {**environment(bench, name, pool is not None), **(env or {})}
     return bench.job(options, 240, pool, env, SCRIPT)
 

@@ -3,6 +3,7 @@
 
 #include "test.h"
 
+#include "base/random.h"
 #include "move/foresight.h"
 
 enum { PAGE = 4096, OPS = 6, PERIOD = 1 };
@@ -263,6 +264,50 @@ static void an_operation_may_leave_a_card(void **state)
     }
 }
 
+/* A long period in which operations change cards and what is needed, now more and now less:
+ * stretches say what a look at each operation says. */
+enum { LONG = 5 * FORESIGHT_STRETCH + 21, LONG_PERIOD = 2, LONG_CARDS = 2 };
+
+static void expect_stretches_as_the_operations(unsigned card)
+{
+    uint32_t length = foresight_length(&foresight, card);
+    struct foresight_walk walk = foresight_walk_begin(&foresight, card);
+    uint64_t most = 0;
+    for (uint32_t i = 1; i <= length; i++) {
+        uint64_t one = foresight_walk_on(&walk);
+        if (one > most) most = one;
+        assert_int_equal(foresight_most_needed(&foresight, card, i), most);
+    }
+    const struct foresight_card *row = &foresight.following->cards[card];
+    for (uint32_t first = 0; first < LONG; first += FORESIGHT_STRETCH) {
+        struct foresight_stretch expected = {0};
+        for (uint32_t i = first; i < first + FORESIGHT_STRETCH && i < LONG; i++) {
+            expected.op_count += row->needed[i] != 0;
+            if (row->needed[i] > expected.most) expected.most = row->needed[i];
+        }
+        assert_memory_equal(&row->stretches[first / FORESIGHT_STRETCH], &expected, sizeof expected);
+    }
+}
+
+static void a_stretch_says_what_its_operations_say(void **state)
+{
+    struct random random = {1};
+    struct move_touch touches[LONG_CARDS];
+    for (unsigned card = 0; card < LONG_CARDS; card++)
+        touches[card] = (struct move_touch){.segment = take_on(card)};
+    for (uint32_t i = 0; i < 4 * LONG; i++) {
+        /* Mostly the first card's; at times only the other's, or both. */
+        uint64_t of = random_below(&random, 8);
+        uint32_t first = of == 0, count = of == 1 ? 2 : 1;
+        for (unsigned card = 0; card < LONG_CARDS; card++)
+            needed[card] = random_below(&random, 1000);
+        foresight_note(&foresight, LONG_PERIOD, LONG, i % LONG, &touches[first], count, needed);
+        if (i >= LONG && i % 37 == 0)
+            for (unsigned card = 0; card < LONG_CARDS; card++)
+                expect_stretches_as_the_operations(card);
+    }
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -277,6 +322,7 @@ int main(void)
         CASE(what_a_card_needs_is_foretold_without_the_others),
         CASE(only_cards_in_use_have_a_row),
         CASE(how_far_the_others_are_changes_nothing_on_a_card),
+        CASE(a_stretch_says_what_its_operations_say),
         CASE(an_operation_may_leave_a_card),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
