@@ -75,3 +75,13 @@ bool path_is_same(const char *path, const char *other)
     bool same = a.st_dev == b.st_dev && a.st_ino == b.st_ino;
     return same && (a_there ? S_ISREG(a.st_mode) : strcmp(a_name, b_name) == 0);
 }
+
+int path_open_to_write(const char *path, mode_t mode)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    if (file < 0 || file > STDERR_FILENO) return file;
+    int higher = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), why = errno;
+    close(file);
+    errno = why;
+    return higher;
+}

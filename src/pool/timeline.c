@@ -1,7 +1,6 @@
 #include "pool/timeline.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/path.h"
 #include "pool/internal.h"
 
 /* The first so many spans are kept: some minutes, 128 MiB. */
@@ -29,7 +29,7 @@ struct timeline {
 /* What it holds is for the user alone. */
 static FILE *open_private(const char *path)
 {
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int descriptor = path_open_to_write(path, 0600);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "w");
     if (!file && descriptor >= 0) close(descriptor);
     return file;
@@ -160,7 +160,8 @@ void timeline_write(vp_pool *pool)
         if (timeline->lost)
             log_warn("timeline %s: it ends early, %llu later spans are not in it", timeline->path,
                      (unsigned long long)timeline->lost);
-        if (fclose(timeline->file) != 0)
+        bool failed = ferror(timeline->file) != 0;
+        if (fclose(timeline->file) != 0 || failed)
             log_error("timeline %s: %s; it is not whole", timeline->path, strerror(errno));
         timeline->file = NULL;
     }

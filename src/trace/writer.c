@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/path.h"
 
 enum { BUFFER_BYTES = 1 << 20, DURATION_DIGITS = 12, NUMBER_BYTES = 24 };
 
@@ -100,7 +100,7 @@ vp_status trace_writer_open(const char *path, const char *comment, struct trace_
         log_error("trace %s: no memory for its buffer", path);
         return VP_NO_HOST_MEMORY;
     }
-    made->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    made->file = path_open_to_write(path, 0666);
     if (made->file < 0) {
         log_error("trace %s: %s", path, strerror(errno));
         free(made);

@@ -85,6 +85,30 @@ static void one_file_is_known_by_all_its_names(void **state)
     assert_false(path_is_same("/dev/null", "/dev/null"));
 }
 
+/* Where the program has closed its stdin, nothing of ours gets that descriptor. */
+static void a_closed_standard_stream_stays_closed(void **state)
+{
+    int before = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    int file = path_open_to_write(in_folder("new"), 0600);
+    assert_true(file > STDERR_FILENO);
+    assert_int_equal(fcntl(file, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+    assert_int_equal(write(file, "text", 4), 4);
+    close(file);
+    if (before >= 0) {
+        dup2(before, STDIN_FILENO);
+        close(before);
+    }
+    struct stat status;
+    assert_int_equal(stat(in_folder("new"), &status), 0);
+    assert_int_equal(status.st_size, 4);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    unlink(in_folder("new"));
+    assert_true(path_open_to_write(in_folder("nonesuch/file"), 0600) < 0);
+    assert_int_equal(errno, ENOENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +116,7 @@ int main(void)
         cmocka_unit_test(a_file_stays_as_it_is),
         cmocka_unit_test(what_cannot_be_written_is_refused),
         cmocka_unit_test(one_file_is_known_by_all_its_names),
+        cmocka_unit_test(a_closed_standard_stream_stays_closed),
     };
     if (!mkdtemp(folder)) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
