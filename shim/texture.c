@@ -69,14 +69,27 @@ static CUresult cuSurfObjectCreate_wrap(uint64_t *object, const struct abi_resou
 /* ---- References: the older kind, variables of a module. What one is bound to it keeps until it is
  * bound anew; of those that are never, the block stays for good. ---- */
 
+/* What the reference kept before is kept aside until it is bound anew. */
+static void settle(vp_pool *pool, const void *reference, const void *aside, CUresult result)
+{
+    if (result == CUDA_SUCCESS) {
+        pool_keeper_ends(pool, aside);
+        return;
+    }
+    pool_keeper_ends(pool, reference);
+    pool_keeper_moves(pool, reference, aside);
+}
+
 #define BINDS(symbol, params, args)                                                                \
     static CUresult symbol##_wrap params                                                           \
     {                                                                                              \
         vp_pool *pool = reference ? shim_pool() : NULL;                                            \
-        if (pool) pool_keeper_ends(pool, reference);                                               \
-        CUresult kept = CUDA_SUCCESS;                                                              \
-        if (pool && pool_owns(pool, address)) kept = keep(pool, address, reference, #symbol);      \
-        return kept == CUDA_SUCCESS ? SHIM_REAL(symbol, params) args : kept;                       \
+        CUresult result = CUDA_SUCCESS;                                                            \
+        if (pool) pool_keeper_moves(pool, &pool, reference);                                       \
+        if (pool && pool_owns(pool, address)) result = keep(pool, address, reference, #symbol);    \
+        if (result == CUDA_SUCCESS) result = SHIM_REAL(symbol, params) args;                       \
+        if (pool) settle(pool, reference, &pool, result);                                          \
+        return result;                                                                             \
     }
 BINDS(cuTexRefSetAddress_v2, (size_t * offset, void *reference, CUdeviceptr address, size_t bytes),
       (offset, reference, address, bytes))

@@ -15,7 +15,8 @@ copy() {
 }
 
 for file in vrampool shim/libcuda.so.1 src/libvrampool-emu.so bench/launch bench/lookup \
-    bench/pace bench/remap examples/train examples/pool tests/programs/overrun tests/programs/full; do
+    bench/pace bench/remap examples/train examples/pool tests/programs/overrun \
+    tests/programs/full; do
     if [ -e "$build/$file" ]; then copy "$file"; else echo "pack: no $build/$file" >&2; fi
 done
 for file in "$build"/python/vrampool_hook/*.py "$build"/python/vrampool_hook/*.cpp; do

@@ -370,11 +370,20 @@ static void references_keep_what_they_are_bound_to(void **state)
     size_t offset;
     assert_int_equal(CALL(cuTexRefSetAddress_v2, LINE_TYPES, (&offset, (void *)0x7f, POOL(64), 64)),
                      CUDA_SUCCESS);
-    check_log("keep-ends:7f graph stream=0 cuTexRefSetAddress_v2 touch:P+40 keep:7f ");
+    check_log("keep-moves:call:7f graph stream=0 cuTexRefSetAddress_v2 touch:P+40 keep:7f "
+              "keep-ends:call ");
+    /* What cannot be bound leaves it bound as it was. */
+    the_recorder()->fail_symbol = (int)SHIM_cuTexRefSetAddress_v2;
+    the_recorder()->fail_result = 4242;
+    assert_int_equal(CALL(cuTexRefSetAddress_v2, LINE_TYPES, (&offset, (void *)0x7f, POOL(64), 64)),
+                     4242);
+    the_recorder()->fail_symbol = -1;
+    check_log("keep-moves:call:7f graph stream=0 cuTexRefSetAddress_v2 touch:P+40 keep:7f "
+              "keep-ends:7f keep-moves:7f:call ");
     assert_int_equal(
         CALL(cuTexRefSetAddress2D_v3, PLANE_TYPES, ((void *)0x7f, &offset, NOT_POOL, 64)),
         CUDA_SUCCESS);
-    check_log("keep-ends:7f ");
+    check_log("keep-moves:call:7f keep-ends:call ");
 }
 
 static int start(void **state)
