@@ -124,6 +124,9 @@ def libraries():
 
 
 def numba_histogram():
+    import numpy
+    if not hasattr(numpy, "row_stack"):  # numba asks for it where numpy 2.4 has it no more
+        numpy.row_stack = numpy.vstack
     import numba.cuda
 
     @numba.cuda.jit
