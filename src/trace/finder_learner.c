@@ -450,6 +450,14 @@ static bool is_better_noise(const struct finder_candidate *candidate, uint64_t l
     return lost * CHANGE_SHARE >= total && lost >= 2 * as_before;
 }
 
+/* Touches that vary by chance, such as those of stray words, vary as much between any two steps:
+ * several steps as one period foresee them no better than one does. */
+static bool misses_less(const struct finder_candidate *candidate, uint64_t unforeseen,
+                        uint64_t total)
+{
+    return 2 * candidate->misses * total <= unforeseen * candidate->run;
+}
+
 /* Counts what the follower did not foresee in the period, since it has the newest one. While that
  * is on its way, and no longer ago than this one is long, there is no telling. */
 static bool is_worth_having(const struct finder_learner *learner,
@@ -470,7 +478,11 @@ static bool is_worth_having(const struct finder_learner *learner,
     if (is_much(lost, total))
         return !alike || tier != NOISY || is_better_noise(candidate, lost, total);
     if (candidate->length < length || !followed) return false;
-    if (tier != NOISY) return is_much(total - matched, total) || (followed->loose && tier == CLEAN);
+    if (tier == CLEAN)
+        return is_much(total - matched, total) ||
+               (followed->loose && candidate->length < 2 * length);
+    if (tier == LOOSE)
+        return is_much(total - matched, total) && misses_less(candidate, total - matched, total);
     return candidate->length > length &&
            candidate->equal * total * EXPLAINS_LESS > matched * candidate->keyed * EXPLAINS_MORE;
 }

@@ -54,6 +54,27 @@ static void other_touches_hide_no_step(void **state)
     }
 }
 
+enum { BUFFERS = 8, BATCH_STEPS = 150 };
+
+/* Stray touches, and a loader whose buffers take turns: that many steps as one period would foresee
+ * the buffers, but the strays no better, and cost the plan that is being carried out. */
+static void stray_touches_join_no_steps(void **state)
+{
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct job job;
+        open_noisy(&job, seed, 0, 1);
+        uint32_t buffers[BUFFERS];
+        for (int i = 0; i < BUFFERS; i++) buffers[i] = job_alloc(&job, 2 << 20);
+        for (int i = 0; i < BATCH_STEPS; i++) {
+            job_op(&job, 900, buffers[i % BUFFERS], 0, 0);
+            job_step(&job, 0, 1);
+            if (i >= 12)
+                assert_int_equal(finder_step(job.finder, job.place.period)->op_count, STEP_OPS + 1);
+        }
+        job_close(&job);
+    }
+}
+
 /* The passes of a step repeat themselves too, weights included; the step must win. */
 static void noisy_accumulation_is_one_step(void **state)
 {
@@ -191,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(added_touches_hide_no_step),
         cmocka_unit_test(other_touches_hide_no_step),
+        cmocka_unit_test(stray_touches_join_no_steps),
         cmocka_unit_test(noisy_accumulation_is_one_step),
         cmocka_unit_test(real_touches_are_foretold),
         cmocka_unit_test(added_ops_hide_no_step),
