@@ -60,7 +60,7 @@ for _ in range(8):
 ending.set()
 thread.join()
 ending.clear()
-fill(1)
+fill(8)
 data = (ctypes.c_ubyte * size.value)()
 for i, block in enumerate(blocks):
     call("cuMemcpyDtoH_v2", data, block, size)
@@ -82,7 +82,8 @@ class Forks(unittest.TestCase):
             with open(trace, encoding="utf-8") as file:
                 lines = file.read().splitlines()
             self.assertEqual(lines.count("vrampool-trace 1"), 1)
-            self.assertGreater(len(lines), 50)
+            ops = [line for line in lines if line.startswith("op ")]
+            self.assertGreaterEqual(len(ops), 8 * 7)  # the last rounds: how many went before is chance
 
 
 class Programs(unittest.TestCase):
