@@ -83,7 +83,7 @@ class Forks(unittest.TestCase):
                 lines = file.read().splitlines()
             self.assertEqual(lines.count("vrampool-trace 1"), 1)
             ops = [line for line in lines if line.startswith("op ")]
-            self.assertGreaterEqual(len(ops), 8 * 7)  # the last rounds: how many went before is chance
+            self.assertGreaterEqual(len(ops), 8 * 7)  # the last rounds; those before are chance
 
 
 class Programs(unittest.TestCase):
